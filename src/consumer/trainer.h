@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What consumes batches. The train command owns the loop over epochs and steps, the feed and the
+ * collective; a trainer owns a model and does one step. One thread.
+ */
+#ifndef HEADRACE_CONSUMER_TRAINER_H
+#define HEADRACE_CONSUMER_TRAINER_H
+
+#include <stdio.h>
+
+#include "common/config.h"
+#include "common/layout.h"
+#include "consumer/coll.h"
+
+struct trainer;
+
+struct trainer_options {
+    const struct config *config;
+    const struct layout *layout; /* of the train stream; borrowed */
+    uint32_t classes;
+    uint32_t world;
+    const struct coll_ops *coll_ops;
+    struct coll *coll;
+};
+
+struct trainer_batch {
+    const uint8_t *images; /* rows x height x width x 3 */
+    const int64_t *labels;
+    uint32_t count; /* real rows */
+};
+
+struct trainer_result { /* sums over the real rows of this rank */
+    double loss;
+    uint64_t correct;
+    uint64_t count;
+};
+
+struct trainer_ops {
+    const char *name; /* "reference", "synthetic" */
+    enum status (*open)(const struct trainer_options *options, struct trainer **out,
+                        struct err *err);
+    /* Forward, backward, allreduce of the gradients, update. ERR_DATA: a label outside 0..classes-1
+     * (no labels). */
+    enum status (*step)(struct trainer *trainer, const struct trainer_batch *batch,
+                        struct trainer_result *out, struct err *err);
+    /* Forward only. */
+    enum status (*evaluate)(struct trainer *trainer, const struct trainer_batch *batch,
+                            struct trainer_result *out, struct err *err);
+    /* The model's state as bytes: size, then save into / load from a buffer of that size. */
+    size_t (*state_bytes)(const struct trainer *trainer);
+    void (*save)(const struct trainer *trainer, void *state);
+    enum status (*load)(struct trainer *trainer, const void *state, size_t bytes, struct err *err);
+    void (*close)(struct trainer **trainer);
+};
+
+extern const struct trainer_ops trainer_reference;
+extern const struct trainer_ops trainer_synthetic;
+
+#endif
