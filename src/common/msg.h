@@ -36,7 +36,8 @@ struct msg_hello { /* the only message without a session */
     uint32_t stream_count;
     struct {
         uint64_t samples;
-        uint64_t digest;    /* of the data set */
+        uint64_t digest;    /* of the data set: names, sizes, labels */
+        uint32_t classes;   /* 0: no labels; a rank has no data of its own to count them in */
     } streams[STREAMS_MAX]; /* in the roster's order */
 };
 
