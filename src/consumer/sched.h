@@ -16,17 +16,11 @@
 
 #include "common/layout.h"
 #include "common/msg.h"
-#include "common/plan.h"
-
-/* Rules that tests remove one at a time to see that the simulator notices; 0 in production. */
-enum sched_mutant { SCHED_MUTANT_NONE = 0 /* the others are listed in sched_mutant.h */ };
 
 struct sched_stream_options {
-    const struct layout *layout; /* borrowed for the scheduler's life */
-    uint64_t steps_per_epoch;
-    uint32_t slots; /* window: steps open at once */
-    uint64_t samples,
-        data_digest; /* what a HELLO must say; samples 0: not known yet (set by sched_fix_stream) */
+    const char *name; /* for texts; borrowed, as the layout is, for the scheduler's life */
+    const struct layout *layout; /* layout->bytes at most session_bytes_max */
+    uint32_t slots;              /* window: steps open at once */
 };
 
 struct sched_options {
@@ -34,14 +28,14 @@ struct sched_options {
     uint32_t stream_count;
     struct sched_stream_options streams[STREAMS_MAX];
     uint32_t sessions_max;
-    uint64_t session_bytes_max; /* in-flight cap of a session */
+    uint64_t session_bytes_max; /* in-flight cap of a session; a HELLO's capacity may lower it */
     int64_t lease_min_ns;       /* 500 ms */
     int64_t ping_interval_ns;   /* 250 ms */
     int64_t peer_timeout_ns;
     int64_t starve_timeout_ns;
     bool hedge;
     const char *local_host; /* its producers are preferred; NULL: none */
-    uint32_t mutant;
+    uint32_t mutant;        /* enum sched_mutant: a rule taken out by a test; 0 in production */
 };
 
 struct sched; /* opaque; lives in memory that the caller gives */
@@ -49,17 +43,28 @@ size_t sched_bytes(const struct sched_options *options);
 /* memory: sched_bytes() bytes, aligned to 64. */
 struct sched *sched_init(void *memory, const struct sched_options *options, int64_t now_ns);
 
+/* What a HELLO must say of a stream, and how long its epochs are. Until it is called any HELLO is
+ * right in this, and the caller may look at the HELLOs that it passes on; then sessions that said
+ * something else are ended with REJECT_DATA. Once per stream, before sched_open. */
+struct sched_data_set {
+    uint64_t samples;
+    uint64_t digest;
+    uint64_t steps_per_epoch;
+};
+void sched_fix_stream(struct sched *sched, uint32_t stream, const struct sched_data_set *data,
+                      int64_t now_ns);
+
 /* Opens the half-open range [first, end) of gsteps of a stream; what was open of it before is
- * forgotten, and slots still being written are written off (an evaluation that begins, a resume).
- */
+ * forgotten (an evaluation that begins, a resume). All slots of the stream are free: whatever the
+ * caller still reads in them, it has stopped reading. */
 void sched_open(struct sched *sched, uint32_t stream, uint64_t first, uint64_t end, int64_t now_ns);
 /* The oldest step of the window has been consumed and its slot is free again. */
 void sched_consumed(struct sched *sched, uint32_t stream, int64_t now_ns);
 /* From now on: no grants; DONE to all sessions; BYE answers are awaited. */
 void sched_finish(struct sched *sched, int64_t now_ns);
 
-/* A message other than DATA from a connection. fresh is a random 64-bit number, taken as the
- * session's if one begins. */
+/* A message other than DATA from a connection. peer is never used again for another connection.
+ * fresh is a random 64-bit number but 0, taken as the session's if one begins. */
 void sched_on_message(struct sched *sched, uint64_t peer, const struct msg *msg, uint64_t fresh,
                       int64_t now_ns);
 
@@ -69,9 +74,9 @@ struct sched_place {
     uint64_t offset; /* in the slot */
     uint32_t length;
 };
-/* A DATA header. Returns true when the bytes are wanted and where they go: the caller copies,
- * verifies and calls sched_on_written next, before any other call. False: dropped (already
- * credited). */
+/* A DATA header; the caller has seen that the body frame has msg's length (else it is garbage).
+ * Returns true when the bytes are wanted and where they go: the caller copies, verifies and calls
+ * sched_on_written next, before any other call. False: dropped. Credited in both cases. */
 bool sched_on_data(struct sched *sched, uint64_t peer, const struct msg *msg, int64_t now_ns,
                    struct sched_place *out);
 /* good: the checksum held and ids and substitutions are as the plan says. A bad part cancels its
@@ -89,23 +94,29 @@ void sched_on_time(struct sched *sched, int64_t now_ns);
 int64_t sched_deadline(const struct sched *sched);
 
 enum sched_action_kind {
-    SCHED_SEND,     /* msg to peer; a send that fails is reported by sched_on_send_failed */
-    SCHED_COMPLETE, /* the oldest step of a stream not yet announced is complete: steps come in
-                       order */
-    SCHED_LOG,      /* text, for people: a session began or ended and why */
-    SCHED_FAIL,     /* text and status: starved, or a NACK that ends the job */
+    SCHED_SEND,          /* msg to peer */
+    SCHED_COMPLETE,      /* the oldest step of a stream not yet announced is complete (stream, slot,
+                            gstep): steps come in order, each once */
+    SCHED_SESSION_BEGAN, /* peer, session and text, for people */
+    SCHED_SESSION_ENDED, /* peer, session and text: why */
+    SCHED_LOG,           /* text, for people: a HELLO refused, a lease expired, a bad part */
+    SCHED_FAIL,          /* text and status, once: starved, or a NACK that ends the job */
 };
 struct sched_action {
     enum sched_action_kind kind;
     uint64_t peer;
+    uint64_t session;
     struct msg msg;
     uint32_t stream, slot;
     uint64_t gstep;
     enum status status;
     char text[TEXT_BYTES_MAX];
 };
-/* The next thing to do, until it returns false. Grants are made here. */
+/* The next thing to do, until it returns false: to be asked after every other call. Grants are made
+ * here. Texts that nobody asks for are lost, oldest first; nothing else is. */
 bool sched_next_action(struct sched *sched, int64_t now_ns, struct sched_action *out);
+/* A message of SCHED_SEND could not be queued (ERR_AGAIN): the peer gets no grant for a while. When
+ * the connection is gone (ERR_PEER_GONE) call sched_on_disconnect instead. */
 void sched_on_send_failed(struct sched *sched, uint64_t peer, const struct msg *msg,
                           int64_t now_ns);
 
