@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A child of the agent or of `local`: a process group of its own that dies with its parent. The
+ * agent starts
+ *
+ *   headrace serve --crash-record FILE [the options that run was given]     one, if it produces
+ *   headrace train --local-rank L [the options that run was given]          one per rank
+ *
+ * in an environment with HEADRACE_REASON_FD=N: a descriptor into which cmd_fail() writes the
+ * child's last words for the failure file. Children find base, cluster and coordinator as run did.
+ */
+#ifndef HEADRACE_CLI_CHILD_H
+#define HEADRACE_CLI_CHILD_H
+
+#include <sys/types.h>
+
+#include "common/err.h"
+
+struct child_options {
+    const char *path;          /* of the program; found in PATH when it has no slash */
+    char *const *argv;         /* NULL at the end */
+    char *const *environ_list; /* NULL at the end */
+    int nice;                  /* added to the priority */
+    int output_fd;             /* stdout and stderr; -1: the parent's */
+    int reason_fd;             /* kept open over exec, the same number; -1: none */
+};
+
+/*
+ * Starts it with default signal actions, nothing blocked, in a process group whose number is its
+ * pid, with SIGKILL on the death of the calling thread, which has to be one that lives to the end.
+ * ERR_MISSING: no such program; ERR_RESOURCE.
+ */
+MUST_USE enum status child_start(const struct child_options *options, pid_t *pid_out,
+                                 struct err *err);
+/* To the child and all it started in its group; a group that is gone is no failure. */
+void child_signal(pid_t pid, int number);
+
+/* "exited with code 65", "was killed by signal 9 (Killed)". */
+void child_describe(int wait_status, char *out, size_t bytes);
+
+#endif
