@@ -4,9 +4,10 @@
  * fixed offsets. All of it is a function of the shapes alone, so a rank and every producer agree
  * without a word on the wire. Pure.
  *
- *   byte 0          image      rows x height x width x 3, uint8, RGB
- *   next multiple   label      rows x int64, little-endian; -1 on padding rows and in data sets
- * without labels of 64 each      sample_id  rows x int64, little-endian; -1 on padding rows
+ *   at byte 0                image      rows x height x width x channels, uint8, RGB
+ *   at the next multiple     label      rows x int64, little-endian; -1 on padding rows and in data
+ *   of PART_ALIGN_BYTES                 sets without labels
+ *   at the next multiple     sample_id  rows x int64, little-endian; -1 on padding rows
  *
  * A part is a run of whole samples where a sample fits into PART_BYTES_MAX, else PART_BYTES_MAX
  * bytes; the last part is what is left. Part i begins at i * part_bytes.
@@ -27,12 +28,16 @@ struct layout {
     uint32_t part_count;
 };
 
-/* ERR_CONFIG when a shape is zero or past a limit (TARGET_SIDE_MAX, PARTS_MAX). */
+/* ERR_CONFIG when a shape is zero or past a limit (TARGET_SIDE_MAX, PARTS_MAX, four channels). */
 MUST_USE enum status layout_init(uint32_t rows, uint32_t height, uint32_t width, uint32_t channels,
                                  struct layout *out, struct err *err);
 
-/* part < part_count. Offset and length of a part; first row and number of rows of which it holds at
- * least one byte. */
+/*
+ * part < part_count. Offset and length of a part; first row and number of rows of which it holds at
+ * least one byte of any tensor: those must be finished before the part can be sent. The run is
+ * closed, so a last part with the end of the pictures and all labels belongs to all rows; a part of
+ * alignment bytes only belongs to none.
+ */
 uint64_t layout_part_offset(const struct layout *layout, uint32_t part);
 uint32_t layout_part_length(const struct layout *layout, uint32_t part);
 void layout_part_rows(const struct layout *layout, uint32_t part, uint32_t *first_out,

@@ -20,7 +20,7 @@ enum last_kind { LAST_DROP, LAST_PARTIAL };
 struct plan_options {
     const char *stream; /* name, goes into the key */
     uint64_t seed;
-    uint64_t samples;      /* N >= 1 */
+    uint64_t samples;      /* N, 1 to INT64_MAX */
     uint64_t global_batch; /* G */
     uint32_t world;        /* ranks; divides G, else ERR_CONFIG */
     enum shuffle_kind shuffle;
@@ -38,12 +38,14 @@ struct plan {
     enum last_kind last;
 };
 
-/* SHUFFLE_WINDOW is refused with ERR_CONFIG until shards of neighbouring records exist. */
+/* ERR_CONFIG: world does not divide global_batch, either is out of range (1 to RANKS_MAX, 1 to
+ * 2^32-1), or SHUFFLE_WINDOW, which waits for shards of neighbouring records. ERR_DATA: no samples.
+ */
 MUST_USE enum status plan_init(const struct plan_options *options, struct plan *out,
                                struct err *err);
 
-/* The real positions of a rank's batch: *first_out, and how many (0..B). step < plan->steps, rank <
- * world. */
+/* The real positions of a rank's batch: *first_out = s*G + r*B, and how many there are (0..B). step
+ * < plan->steps, rank < world. */
 uint32_t plan_batch(const struct plan *plan, uint64_t step, uint32_t rank, uint64_t *first_out);
 
 /* position < samples. The sample at that place of the epoch's order. */
@@ -51,8 +53,8 @@ uint64_t plan_sample(const struct plan *plan, uint32_t epoch, uint64_t position)
 
 /*
  * The keyed chain of substitutes for a bad sample at a position: attempt 1, 2, ... gives the id to
- * take instead; the same on every producer. Attempt 0 is plan_sample itself. May name a sample
- * twice; never fails.
+ * take instead; the same on every producer. Attempt 0 is plan_sample itself. Attempts 1 to N name
+ * every sample once, the bad one too, then they begin again; never fails.
  */
 uint64_t plan_substitute(const struct plan *plan, uint32_t epoch, uint64_t position,
                          uint32_t attempt);
