@@ -2,13 +2,16 @@
 /*
  * The kernels: names, arguments and launch shapes. Each has a *_host.c twin that is its
  * specification: IEEE single precision, one fixed order of operations, built with
- * -ffp-contract=off, so that results are the same on every CPU.
+ * -ffp-contract=off, so that results are the same on every CPU. Sums run over the index named, in
+ * ascending order, one rounded product and one rounded addition a term; speed comes from working on
+ * many results at once, never from splitting a sum.
+ *
+ * Nothing here allocates, fails or keeps state. Arrays do not overlap unless it is said.
  */
 #ifndef HEADRACE_KERNELS_KERNELS_H
 #define HEADRACE_KERNELS_KERNELS_H
 
-#include <stddef.h>
-#include <stdint.h>
+#include "common/base.h"
 
 /*
  * uint8 NHWC -> float NCHW: out = (in / 255 - mean[c]) / std[c], computed as in * scale[c] +
@@ -17,5 +20,76 @@
  */
 void normalize_host(const uint8_t *in, float *out, size_t count, size_t height, size_t width,
                     const float mean[3], const float std[3]);
+
+/*
+ * c[i][j] = start + a[i][0] * b[0][j] + ... + a[i][k-1] * b[k-1][j], with start = c[i][j] when
+ * accumulate, else 0. Element (i, j) of an operand lies at data[i * row + j * column]; columns of c
+ * are adjacent. So a product over k in two calls, the second accumulating, equals one call's.
+ */
+struct gemm {
+    size_t m, n, k;
+    const float *a;
+    size_t a_row, a_column;
+    const float *b;
+    size_t b_row, b_column;
+    float *c;
+    size_t c_row;
+    bool accumulate;
+};
+void gemm_host(const struct gemm *gemm);
+
+/*
+ * A convolution: kernel x kernel, odd; zeros for padding, kernel / 2 on every side; so it gives
+ * conv_side(height) x conv_side(width) positions. The input is height x width x channels, or with
+ * `planar` channels x height x width; the output is always positions x filters. Weights are
+ * [kernel][kernel][channels][filters], bias [filters].
+ */
+struct conv {
+    size_t height, width, channels;
+    size_t kernel, stride, filters;
+    bool planar;
+};
+size_t conv_side(const struct conv *conv, size_t input_side);
+size_t conv_weights(const struct conv *conv); /* how many, without the bias */
+size_t conv_scratch(const struct conv *conv); /* floats the functions below need to work in */
+
+/* out[p][f] = bias[f] + sum over (ky, kx, c); padding takes part as zero. */
+void conv_host(const struct conv *conv, const float *in, const float *weights, const float *bias,
+               float *out, float *scratch);
+
+/* Adds to *d_weights and *d_bias, over p, the derivative by the weights, given that by the
+ * output. */
+void conv_weights_gradient_host(const struct conv *conv, const float *in, const float *d_out,
+                                float *d_weights, float *d_bias, float *scratch);
+
+/* d_in[y][x][c] = 0 + sum over the positions p that see (y, x) of the sum over f. Not for planar
+ * input. */
+void conv_input_gradient_host(const struct conv *conv, const float *weights, const float *d_out,
+                              float *d_in, float *scratch);
+
+/* In place: values < 0 become 0 (a NaN stays); and d_out becomes 0 where out is 0. */
+void relu_host(float *values, size_t count);
+void relu_gradient_host(const float *out, float *d_out, size_t count);
+
+/* in is positions x channels: out[c] = (0 + sum over p) * (1 / positions); d_in[p][c] = d_out[c] *
+ * (1 / positions). */
+void mean_pool_host(const float *in, size_t positions, size_t channels, float *out);
+void mean_pool_gradient_host(const float *d_out, size_t positions, size_t channels, float *d_in);
+
+/*
+ * Returns -log(softmax(logits)[label]), writes its derivative by the logits to d_logits (NULL: not
+ * wanted) and whether the label has the highest logit (the first of equals) to *correct_out. exp
+ * and log are ours (softmax_loss_host.c), since libm's differ between CPUs: within 2 units in the
+ * last place.
+ */
+float softmax_loss_host(const float *logits, size_t classes, size_t label, float *d_logits,
+                        bool *correct_out);
+
+/* velocity = momentum * velocity + gradient * scale; parameters -= learning_rate * velocity. */
+struct sgd {
+    float scale, momentum, learning_rate;
+};
+void sgd_host(const struct sgd *sgd, float *parameters, float *velocity, const float *gradient,
+              size_t count);
 
 #endif
