@@ -123,7 +123,7 @@ struct msg_text { /* DONE, BYE, LEAVE */
 
 struct msg {
     enum msg_type type;
-    uint64_t session; /* 0 in HELLO, and in a REJECT of a HELLO */
+    uint64_t session; /* 0 in HELLO; in REJECT the same as reject.refused */
     union {
         struct msg_hello hello;
         struct msg_welcome welcome;
@@ -137,18 +137,21 @@ struct msg {
     };
 };
 
+/* "HELLO", ...; "unknown" for what is no message. */
 const char *msg_type_name(enum msg_type type);
 
-/* The largest encoding of any message, without DATA's second frame. */
-enum { MSG_BYTES_MAX = 4096 };
+/* The largest encoding of any message, without DATA's second frame: DATA with SUBST_MAX
+ * substitutions (asserted in msg.c). */
+enum { MSG_BYTES_MAX = 2048 };
 
 /* Writes a message's (header) frame; out has room for MSG_BYTES_MAX. Returns its length. Values out
- * of range are a mistake of ours (CHECK). */
+ * of range are a mistake of ours (CHECK); a text too long for its field is cut. */
 size_t msg_encode(const struct msg *msg, uint8_t out[MSG_BYTES_MAX]);
 
 /* Reads one. ERR_PEER_WRONG names the message, field, got and allowed; *out is then undefined.
  * Every length is checked, reserved bytes must be zero, texts are NUL-terminated and made
- * printable, the frame's checksum must hold. */
+ * printable, the frame's checksum must hold. A frame of another protocol version is refused too:
+ * wire_version() tells whether that is why, to answer REJECT_VERSION. */
 MUST_USE enum status msg_decode(const void *bytes, size_t count, struct msg *out, struct err *err);
 
 #endif

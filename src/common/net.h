@@ -2,10 +2,14 @@
 /*
  * Links between processes: a listener to which many peers connect, and a connection to one
  * listener. Messages are one frame, or a header frame and a body frame that is sent without a copy.
- * Nothing here knows what a message means, and nothing here blocks but net_poll and net_resolve.
+ * Nothing here knows what a message means, and nothing here blocks but net_poll, net_free and
+ * net_resolve.
  *
  * One thread owns a net and its sockets for life. Every queue is bounded by message counts times
  * NET_MESSAGE_BYTES_MAX. The options set on ZeroMQ and their reasons: net_zmq.c.
+ *
+ * What a link promises: messages of one peer arrive in order, whole or not at all, and at most
+ * once. A message that net_send took may still be lost with its connection.
  */
 #ifndef HEADRACE_COMMON_NET_H
 #define HEADRACE_COMMON_NET_H
@@ -13,27 +17,32 @@
 #include "common/err.h"
 #include "common/limits.h"
 
-enum { NET_MESSAGE_BYTES_MAX = PART_BYTES_MAX + 4096 };
+enum {
+    NET_MESSAGE_BYTES_MAX = PART_BYTES_MAX + 4096
+}; /* of one frame; a larger one ends its link */
 
 struct net;        /* a context: I/O threads and its sockets */
 struct net_socket; /* a listener or a connection */
 
 struct net_options {
     int io_threads;
-    int sockets_max; /* checked against descriptors at start: ERR_RESOURCE says which limit to raise
-                      */
-    bool insecure;   /* links may leave the loopback interface unsecured; without it ERR_CONFIG */
+    int sockets_max; /* sockets of this net plus peers of its listeners, at most; sizes ZeroMQ's
+                      * tables and is checked against the process's descriptor limit, which is
+                      * raised where that is allowed. Else ERR_RESOURCE says which limit to raise */
+    bool insecure;   /* links may leave the loopback interface unsecured, said in the log at every
+                      * start; without it an address outside loopback is ERR_CONFIG */
 };
 
 MUST_USE enum status net_new(const struct net_options *options, struct net **out, struct err *err);
-/* Closes what is still open, with a linger of at most 2 s. */
+/* Closes what is still open, with a linger of at most 2 s. When it returns, every release has run.
+ */
 void net_free(struct net **net);
 
 struct net_socket_options {
     const char *address; /* numeric; a listener binds exactly this one */
-    uint16_t port;
-    int queue_messages; /* per peer and direction */
-    bool monitor;       /* report NET_CONNECTED, NET_DISCONNECTED */
+    uint16_t port;       /* 0, listeners only: any free one */
+    int queue_messages;  /* per peer and direction */
+    bool monitor;        /* report NET_CONNECTED, NET_DISCONNECTED */
 };
 
 /* Port in use: ERR_RESOURCE with the address and port. */
@@ -42,9 +51,15 @@ MUST_USE enum status net_listen(struct net *net, const struct net_socket_options
 /* Returns at once; the connection is made, and made again after a loss, in the background. */
 MUST_USE enum status net_connect(struct net *net, const struct net_socket_options *options,
                                  struct net_socket **out, struct err *err);
+/* Messages already taken are sent for up to linger_ms in the background; releases may still run
+ * until net_free returns. */
 void net_close(struct net_socket **socket, int linger_ms);
 
-/* A peer of a listener: opaque and never reused within a process's life; 0 on a connection. */
+/* The port a listener is bound to, or a connection goes to. */
+uint16_t net_port(const struct net_socket *socket);
+
+/* A peer of a listener: opaque and never reused within a process's life; 0 on a connection. A peer
+ * that connects again is another peer. */
 typedef uint64_t net_peer;
 
 typedef void (*net_release_fn)(
@@ -52,13 +67,14 @@ typedef void (*net_release_fn)(
 
 struct net_body {
     const void *bytes; /* stays unchanged until release has run */
-    size_t count;      /* 0: no body frame */
+    size_t count;      /* 0: no body frame, and release is not called */
     net_release_fn release;
     void *context;
 };
 
-/* Sends, never blocking: OK (release will run once, whatever happens), ERR_AGAIN (queue full),
- * ERR_PEER_GONE. On failure release has not run and will not. */
+/* Sends, never blocking: OK (release will run once, whatever happens), ERR_AGAIN (queue full, or a
+ * connection not there at present), ERR_PEER_GONE (listeners only). On failure release has not run
+ * and will not. body may be NULL. head_count is 1 to NET_MESSAGE_BYTES_MAX. */
 MUST_USE enum status net_send(struct net_socket *socket, net_peer peer, const void *head,
                               size_t head_count, const struct net_body *body);
 
@@ -68,18 +84,20 @@ struct net_message {
     size_t head_count;
     const uint8_t *body; /* NULL: one frame */
     size_t body_count;
-    uint64_t storage[16]; /* private */
+    uint64_t
+        storage[16]; /* private; head and body may point into it, so a message is never copied */
 };
 
-/* The next message: OK, ERR_AGAIN (none), or ERR_PEER_WRONG (more than two frames, already drained;
- * peer is set). The bytes are the caller's until net_message_fini. */
+/* The next message: OK, ERR_AGAIN (none), or ERR_PEER_WRONG (more than two frames, or a peer that
+ * names itself: peer is then 0; what is left of it is drained by the next calls; nothing to fini).
+ * The bytes are the caller's until net_message_fini, on any thread. */
 MUST_USE enum status net_receive(struct net_socket *socket, struct net_message *out,
                                  struct err *err);
 void net_message_fini(struct net_message *message);
 
 enum net_event_kind { NET_CONNECTED, NET_DISCONNECTED, NET_HANDSHAKE_FAILED };
-/* Monitor events: hints, never truths. ERR_AGAIN when there is none. On a listener the peer is not
- * known. */
+/* Monitor events: hints, never truths; the oldest are dropped when many wait. ERR_AGAIN when there
+ * is none. On a listener the peer is not known. */
 MUST_USE enum status net_event(struct net_socket *socket, enum net_event_kind *out);
 
 struct net_poll_item {
@@ -88,15 +106,17 @@ struct net_poll_item {
     bool readable; /* result; for a socket also when events wait */
 };
 /* Waits until something is readable or timeout_ms passed (-1: for ever). EINTR counts as nothing
- * readable. */
-MUST_USE enum status net_poll(struct net_poll_item *items, size_t count, int timeout_ms,
-                              struct err *err);
+ * readable. The sockets are net's. */
+MUST_USE enum status net_poll(struct net *net, struct net_poll_item *items, size_t count,
+                              int timeout_ms, struct err *err);
 
 /* Name -> numeric address, in a thread of its own with a deadline, retried with back-off until it
  * passes; one log line of progress now and then. A numeric address is returned as it is.
  * ERR_TIMEOUT names host and last error. */
 MUST_USE enum status net_resolve(const char *name, int64_t deadline_ns, char out[ADDR_BYTES_MAX],
                                  struct err *err);
+/* Is it a numeric address of the loopback interface (127.0.0.0/8, ::1)? */
+bool net_address_is_loopback(const char *address);
 /* Is address inside a prefix of that interface, or loopback? */
 bool net_address_on_interface(const char *address, const char *interface_name);
 

@@ -8,10 +8,8 @@
 #define HEADRACE_TESTS_SUPPORT_SUITE_H
 
 #include <check.h>
-#include <inttypes.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <time.h>
+
+#include "support/random.h"
 
 static inline int suite_main(Suite *suite)
 {
@@ -24,14 +22,7 @@ static inline int suite_main(Suite *suite)
 
 static inline uint64_t test_seed(void)
 {
-    const char *text = getenv("HR_SEED");
-    struct timespec now;
-    clock_gettime(CLOCK_REALTIME, &now);
-    const uint64_t seed = text != NULL ? strtoull(text, NULL, 0)
-                                       : (uint64_t)now.tv_sec * 1000000007U + (uint64_t)now.tv_nsec;
-    printf("HR_SEED=%" PRIu64 "\n", seed);
-    fflush(stdout);
-    return seed;
+    return random_seed();
 }
 
 #endif
