@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* The clocks, read through one function. */
 #include "common/clock.h"
 
 #include <time.h>
