@@ -24,6 +24,7 @@ enum {
     TENSORS_MAX = 8,            /* of one batch */
     IMAGE_PIXELS_MAX = 1 << 26, /* 64 Mpixel, before anything is allocated */
     IMAGE_SIDE_MAX = 65500,     /* libjpeg's own limit */
+    JPEG_SCANS_MAX = 100,       /* of a progressive picture; encoders write about ten */
     FILE_BYTES_MAX = 1 << 28,   /* one sample */
     TARGET_SIDE_MAX = 4096,     /* of a crop */
     SUBST_MAX = 64,             /* substitutions named in one DATA message */
