@@ -115,6 +115,7 @@ MUST_USE enum status net_poll(struct net *net, struct net_poll_item *items, size
  * ERR_TIMEOUT names host and last error. */
 MUST_USE enum status net_resolve(const char *name, int64_t deadline_ns, char out[ADDR_BYTES_MAX],
                                  struct err *err);
+bool net_address_is_numeric(const char *address);
 /* Is it a numeric address of the loopback interface (127.0.0.0/8, ::1)? */
 bool net_address_is_loopback(const char *address);
 /* Is address inside a prefix of that interface, or loopback? */

@@ -51,7 +51,7 @@ struct net {
 
 struct net_socket {
     struct net *net;
-    struct net_socket *previous, *next;
+    struct net_socket *next;
     void *zmq;
     void *monitor; /* PAIR, or NULL */
     bool listener;
@@ -256,44 +256,42 @@ static enum status attach(struct net_socket *socket, const struct net_socket_opt
     return OK;
 }
 
-static void link_socket(struct net_socket *socket)
-{
-    socket->next = socket->net->sockets;
-    if (socket->next != NULL) {
-        socket->next->previous = socket;
-    }
-    socket->net->sockets = socket;
-}
-
 static void unlink_socket(struct net_socket *socket)
 {
-    if (socket->next != NULL) {
-        socket->next->previous = socket->previous;
+    struct net_socket **at = &socket->net->sockets;
+    while (*at != socket) {
+        at = &(*at)->next;
     }
-    if (socket->previous != NULL) {
-        socket->previous->next = socket->next;
-    } else {
-        socket->net->sockets = socket->next;
+    *at = socket->next;
+}
+
+static enum status check_address(const struct net *net, const char *address, struct err *err)
+{
+    if (!net_address_is_numeric(address)) {
+        return err_set(err, ERR_CONFIG, "address \"%s\" of a link: not a numeric address", address);
     }
+    if (!net->insecure && !net_address_is_loopback(address)) {
+        return err_set(err, ERR_CONFIG,
+                       "%s is outside loopback and links are not secured: refused; the option "
+                       "insecure allows it, for networks where every host is trusted",
+                       address);
+    }
+    return OK;
 }
 
 static enum status open_socket(struct net *net, const struct net_socket_options *options,
                                bool listener, struct net_socket **out, struct err *err)
 {
     CHECK(options->queue_messages >= 1 && (listener || options->port != 0));
-    if (!net->insecure && !net_address_is_loopback(options->address)) {
-        return err_set(err, ERR_CONFIG,
-                       "%s is outside loopback and links are not secured: refused; the option "
-                       "insecure allows it, for networks where every host is trusted",
-                       options->address);
-    }
+    TRY(check_address(net, options->address, err));
     struct net_socket *socket = calloc(1, sizeof(*socket));
     if (socket == NULL) {
         return err_set(err, ERR_RESOURCE, "no memory for a link to %s", options->address);
     }
     socket->net = net;
     socket->listener = listener;
-    link_socket(socket);
+    socket->next = net->sockets;
+    net->sockets = socket;
     enum status status = OK;
     socket->zmq = zmq_socket(net->context, listener ? ZMQ_ROUTER : ZMQ_DEALER);
     if (socket->zmq == NULL) {
