@@ -146,23 +146,6 @@ free_net:
     return status;
 }
 
-void net_free(struct net **net)
-{
-    if (*net == NULL) {
-        return;
-    }
-    while ((*net)->sockets != NULL) {
-        struct net_socket *socket = (*net)->sockets;
-        net_close(&socket, LINGER_MAX_MS);
-    }
-    while (zmq_ctx_term((*net)->context) != 0) {
-        CHECK(errno == EINTR);
-    }
-    free((*net)->polled);
-    free(*net);
-    *net = NULL;
-}
-
 /* ---- sockets ---- */
 
 static void set_int(void *zmq, int option, int value)
@@ -256,15 +239,6 @@ static enum status attach(struct net_socket *socket, const struct net_socket_opt
     return OK;
 }
 
-static void unlink_socket(struct net_socket *socket)
-{
-    struct net_socket **at = &socket->net->sockets;
-    while (*at != socket) {
-        at = &(*at)->next;
-    }
-    *at = socket->next;
-}
-
 static enum status check_address(const struct net *net, const char *address, struct err *err)
 {
     if (!net_address_is_numeric(address)) {
@@ -279,6 +253,21 @@ static enum status check_address(const struct net *net, const char *address, str
     return OK;
 }
 
+/* Of a socket that is in no list. */
+static void free_socket(struct net_socket *socket, int linger_ms)
+{
+    if (socket->monitor != NULL) {
+        /* The writing end first: a monitor without a reader would stop the I/O thread. */
+        zmq_socket_monitor(socket->zmq, NULL, 0);
+        zmq_close(socket->monitor);
+    }
+    if (socket->zmq != NULL) {
+        set_int(socket->zmq, ZMQ_LINGER, linger_ms < LINGER_MAX_MS ? linger_ms : LINGER_MAX_MS);
+        zmq_close(socket->zmq);
+    }
+    free(socket);
+}
+
 static enum status open_socket(struct net *net, const struct net_socket_options *options,
                                bool listener, struct net_socket **out, struct err *err)
 {
@@ -290,30 +279,30 @@ static enum status open_socket(struct net *net, const struct net_socket_options 
     }
     socket->net = net;
     socket->listener = listener;
-    socket->next = net->sockets;
-    net->sockets = socket;
     enum status status = OK;
     socket->zmq = zmq_socket(net->context, listener ? ZMQ_ROUTER : ZMQ_DEALER);
     if (socket->zmq == NULL) {
         status = err_set(err, ERR_RESOURCE, "ZeroMQ socket: %s", zmq_strerror(errno));
-        goto close_socket;
+        goto free_socket;
     }
     set_options(socket, options);
     if (options->monitor) {
         status = open_monitor(socket, err);
         if (status != OK) {
-            goto close_socket;
+            goto free_socket;
         }
     }
     status = attach(socket, options, err);
     if (status != OK) {
-        goto close_socket;
+        goto free_socket;
     }
+    socket->next = net->sockets;
+    net->sockets = socket;
     *out = socket;
     return OK;
 
-close_socket:
-    net_close(&socket, 0);
+free_socket:
+    free_socket(socket, 0);
     return status;
 }
 
@@ -331,22 +320,35 @@ enum status net_connect(struct net *net, const struct net_socket_options *option
 
 void net_close(struct net_socket **socket, int linger_ms)
 {
-    struct net_socket *closed = *socket;
-    if (closed == NULL) {
+    if (*socket == NULL) {
         return;
     }
-    unlink_socket(closed);
-    if (closed->monitor != NULL) {
-        /* The writing end first: a monitor without a reader would stop the I/O thread. */
-        zmq_socket_monitor(closed->zmq, NULL, 0);
-        zmq_close(closed->monitor);
+    struct net_socket **at = &(*socket)->net->sockets;
+    while (*at != *socket) {
+        at = &(*at)->next;
     }
-    if (closed->zmq != NULL) {
-        set_int(closed->zmq, ZMQ_LINGER, linger_ms < LINGER_MAX_MS ? linger_ms : LINGER_MAX_MS);
-        zmq_close(closed->zmq);
-    }
-    free(closed);
+    *at = (*socket)->next;
+    free_socket(*socket, linger_ms);
     *socket = NULL;
+}
+
+void net_free(struct net **net)
+{
+    struct net *freed = *net;
+    if (freed == NULL) {
+        return;
+    }
+    while (freed->sockets != NULL) {
+        struct net_socket *socket = freed->sockets;
+        freed->sockets = socket->next;
+        free_socket(socket, LINGER_MAX_MS);
+    }
+    while (zmq_ctx_term(freed->context) != 0) {
+        CHECK(errno == EINTR);
+    }
+    free(freed->polled);
+    free(freed);
+    *net = NULL;
 }
 
 uint16_t net_port(const struct net_socket *socket)
