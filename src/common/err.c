@@ -65,6 +65,14 @@ enum status err_prefix(struct err *err, const char *format, ...)
     return err->status;
 }
 
+enum status err_restate(struct err *err, enum status status)
+{
+    if (err != NULL) {
+        err->status = status;
+    }
+    return status;
+}
+
 static const struct {
     enum status status;
     const char *name;

@@ -34,6 +34,9 @@ enum status err_errno_at(struct err *err, enum status status, const char *file, 
 /* Puts formatted context and ": " in front of a message that is set already; returns its status. */
 enum status err_prefix(struct err *err, const char *format, ...) PRINTF(2, 3);
 
+/* Gives a failure another status, whose reader does something else about it; returns that. */
+enum status err_restate(struct err *err, enum status status);
+
 /* A short lower-case name ("bad data"), and the exit code of a process that ends for it (sysexits).
  */
 const char *status_name(enum status status);

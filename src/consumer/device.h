@@ -3,6 +3,9 @@
  * Where batches are staged. One table per kind; every operation is asynchronous by contract, so
  * that the host, a fake with delays and CUDA are used alike: a copy is done when the event recorded
  * behind it has fired, never before.
+ *
+ * Calls on one device may come from two threads at once, but not two on the same event. None
+ * blocks but open, close, the allocations, the frees and wait.
  */
 #ifndef HEADRACE_CONSUMER_DEVICE_H
 #define HEADRACE_CONSUMER_DEVICE_H
@@ -16,6 +19,7 @@ struct device_ops {
     const char *name; /* "host", "cuda", "fake" */
     /* ERR_DEVICE says what is missing. options: backend's own text, NULL: none. */
     enum status (*open)(const char *options, struct device **out, struct err *err);
+    /* Everything allocated has been freed and every recorded event has fired. */
     void (*close)(struct device **device);
     /* Staging memory the device can copy from asynchronously; aligned to 4096, zeroed. */
     enum status (*alloc_pinned)(struct device *device, size_t bytes, void **out, struct err *err);
@@ -25,6 +29,7 @@ struct device_ops {
     enum status (*alloc_device)(struct device *device, size_t bytes, void **out, struct err *err);
     void (*free_device)(struct device *device, void *memory);
     enum status (*event_new)(struct device *device, struct device_event **out, struct err *err);
+    /* Fired, or never recorded. */
     void (*event_free)(struct device *device, struct device_event **event);
     /* Queues a copy on the device's copy stream; source must stay unchanged until an event recorded
      * later has fired. */

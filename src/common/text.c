@@ -1,0 +1,137 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Code points, their order, and the distance between two names. */
+#include "common/text.h"
+
+#include <string.h>
+
+#include "common/limits.h"
+
+bool text_is_surrogate(int32_t point)
+{
+    return point >= 0xD800 && point <= 0xDFFF;
+}
+
+/* The length that a lead byte announces; 0: no lead byte. */
+static size_t lead_bytes(unsigned char lead)
+{
+    if (lead < 0x80) {
+        return 1;
+    }
+    if (lead >= 0xC0 && lead < 0xE0) {
+        return 2;
+    }
+    if (lead >= 0xE0 && lead < 0xF0) {
+        return 3;
+    }
+    return lead >= 0xF0 && lead < 0xF8 ? 4 : 0;
+}
+
+int32_t text_decode(const char **at, const char *end)
+{
+    static const int32_t MIN[] = {0, 0, 0x80, 0x800, 0x10000};
+    const unsigned char *bytes = (const unsigned char *)*at;
+    const size_t count = lead_bytes(bytes[0]);
+    if (count == 0 || count > (size_t)(end - *at)) {
+        return -1;
+    }
+    int32_t point = count == 1 ? bytes[0] : bytes[0] & (0x7F >> count);
+    for (size_t i = 1; i < count; i++) {
+        if ((bytes[i] & 0xC0) != 0x80) {
+            return -1;
+        }
+        point = point << 6 | (bytes[i] & 0x3F);
+    }
+    const bool is_long_nul = count == 2 && point == 0;
+    if ((point < MIN[count] && !is_long_nul) || point > 0x10FFFF) {
+        return -1;
+    }
+    *at += count;
+    return point;
+}
+
+size_t text_encode(char out[POINT_BYTES_MAX], uint32_t point)
+{
+    CHECK(point <= 0x10FFFF);
+    if (point != 0 && point < 0x80) {
+        out[0] = (char)point;
+        return 1;
+    }
+    if (point < 0x800) {
+        out[0] = (char)(0xC0 | point >> 6);
+        out[1] = (char)(0x80 | (point & 0x3F));
+        return 2;
+    }
+    if (point < 0x10000) {
+        out[0] = (char)(0xE0 | point >> 12);
+        out[1] = (char)(0x80 | (point >> 6 & 0x3F));
+        out[2] = (char)(0x80 | (point & 0x3F));
+        return 3;
+    }
+    out[0] = (char)(0xF0 | point >> 18);
+    out[1] = (char)(0x80 | (point >> 12 & 0x3F));
+    out[2] = (char)(0x80 | (point >> 6 & 0x3F));
+    out[3] = (char)(0x80 | (point & 0x3F));
+    return 4;
+}
+
+/* The next unit for comparing: a code point, or a stray byte as it is. */
+static int32_t next_unit(const char **at, const char *end)
+{
+    const int32_t point = text_decode(at, end);
+    if (point >= 0) {
+        return point;
+    }
+    (*at)++;
+    return (unsigned char)(*at)[-1];
+}
+
+int text_compare(const char *a, const char *b)
+{
+    const char *a_end = a + strlen(a);
+    const char *b_end = b + strlen(b);
+    while (a < a_end && b < b_end) {
+        const int32_t from_a = next_unit(&a, a_end);
+        const int32_t from_b = next_unit(&b, b_end);
+        if (from_a != from_b) {
+            return from_a < from_b ? -1 : 1;
+        }
+    }
+    return (a < a_end) - (b < b_end);
+}
+
+size_t text_length(const char *text)
+{
+    const char *end = text + strlen(text);
+    size_t count = 0;
+    while (text < end) {
+        (void)next_unit(&text, end);
+        count++;
+    }
+    return count;
+}
+
+static uint32_t min3(uint32_t a, uint32_t b, uint32_t c)
+{
+    const uint32_t low = a < b ? a : b;
+    return low < c ? low : c;
+}
+
+uint32_t text_distance(const char *a, const char *b)
+{
+    const size_t a_len = strnlen(a, NAME_BYTES_MAX - 1);
+    const size_t b_len = strnlen(b, NAME_BYTES_MAX - 1);
+    uint32_t row[NAME_BYTES_MAX];
+    for (size_t j = 0; j <= b_len; j++) {
+        row[j] = (uint32_t)j;
+    }
+    for (size_t i = 1; i <= a_len; i++) {
+        uint32_t diagonal = row[0];
+        row[0] = (uint32_t)i;
+        for (size_t j = 1; j <= b_len; j++) {
+            const uint32_t replace = diagonal + (a[i - 1] != b[j - 1]);
+            diagonal = row[j];
+            row[j] = min3(row[j] + 1, row[j - 1] + 1, replace);
+        }
+    }
+    return row[b_len];
+}

@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Text inside the program: UTF-8 that ends with NUL and can hold, besides, everything that a text
+ * of JSON can hold: a lone surrogate as its three bytes, and U+0000 as C0 80. So no text is cut at
+ * a NUL, and bytewise order is the order of code points (but for U+0000). Pure.
+ */
+#ifndef HEADRACE_COMMON_TEXT_H
+#define HEADRACE_COMMON_TEXT_H
+
+#include "common/base.h"
+
+enum { POINT_BYTES_MAX = 4 };
+
+/* The code point at *at, which is moved behind it; -1 for bytes that are no code point (*at stays).
+ * *at < end. */
+int32_t text_decode(const char **at, const char *end);
+
+/* Writes 1 to 4 bytes and returns how many; point <= 0x10FFFF. */
+size_t text_encode(char out[POINT_BYTES_MAX], uint32_t point);
+
+bool text_is_surrogate(int32_t point);
+
+/* Below, at or above 0, in the order of code points, as Python sorts. */
+int text_compare(const char *a, const char *b);
+
+/* Number of code points; every byte that is none counts as one. */
+size_t text_length(const char *text);
+
+/* The edit distance (insert, delete, replace) that picks the name to suggest for a misspelt one;
+ * names are cut at 63 bytes. */
+uint32_t text_distance(const char *a, const char *b);
+
+#endif

@@ -1,0 +1,386 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The staging ring. One mutex guards the states; it is never held while bytes move or a device is
+ * asked, which is safe because the state itself says who owns the slot meanwhile: only its owner
+ * moves it on.
+ */
+#include "consumer/ring.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "common/clock.h"
+#include "common/log.h"
+
+#define EVENT_TIMEOUT_NS (30 * NS_PER_S)  /* a copy of one batch takes milliseconds */
+#define CLOSE_CHECK_NS   (50 * NS_PER_MS) /* how soon a reader inside a device wait sees a close */
+enum { PAGE_BYTES = 4096 };
+
+enum slot_state { SLOT_FREE, SLOT_FILLING, SLOT_READY, SLOT_COPYING, SLOT_LENT };
+
+struct slot {
+    enum slot_state state;
+    bool released; /* LENT: given back, perhaps with an event still to fire */
+    uint64_t gstep;
+    void *host;
+    void *device;
+    struct device_event *copied;
+    struct device_event *done; /* the reader's; borrowed while released */
+};
+
+struct ring {
+    const struct device_ops *ops;
+    struct device *device;
+    size_t slot_bytes;
+    int wake_fd;
+
+    pthread_mutex_t mutex; /* guards all below but the pointers in slots, which never change */
+    pthread_cond_t moved;  /* a slot began to copy, or the ring failed or closed */
+    uint64_t oldest;       /* the oldest step not reclaimed */
+    uint64_t next;         /* the next step to lend */
+    uint64_t end;
+    bool closed;
+    struct err failure; /* status OK: none */
+    uint32_t slot_count;
+    struct slot slots[];
+};
+
+static void lock(struct ring *ring)
+{
+    CHECK(pthread_mutex_lock(&ring->mutex) == 0);
+}
+
+static void unlock(struct ring *ring)
+{
+    CHECK(pthread_mutex_unlock(&ring->mutex) == 0);
+}
+
+static struct slot *slot_of(struct ring *ring, uint64_t gstep)
+{
+    return &ring->slots[gstep % ring->slot_count];
+}
+
+uint64_t ring_pinned_bytes(uint32_t slots, uint64_t slot_bytes)
+{
+    return slots * ((slot_bytes + PAGE_BYTES - 1) / PAGE_BYTES * PAGE_BYTES);
+}
+
+static enum status slot_init(struct ring *ring, struct slot *slot, struct err *err)
+{
+    TRY(ring->ops->alloc_pinned(ring->device, ring->slot_bytes, &slot->host, err));
+    TRY(ring->ops->alloc_device(ring->device, ring->slot_bytes, &slot->device, err));
+    return ring->ops->event_new(ring->device, &slot->copied, err);
+}
+
+/* Safe on a slot that slot_init left half-built. */
+static void slot_fini(struct ring *ring, struct slot *slot)
+{
+    if (slot->copied != NULL) {
+        ring->ops->event_free(ring->device, &slot->copied);
+    }
+    if (slot->device != NULL) {
+        ring->ops->free_device(ring->device, slot->device);
+    }
+    if (slot->host != NULL) {
+        ring->ops->free_pinned(ring->device, slot->host, ring->slot_bytes);
+    }
+}
+
+enum status ring_new(const struct ring_options *options, struct ring **out, struct err *err)
+{
+    CHECK(options->slots > 0 && options->slot_bytes > 0);
+    struct ring *ring = calloc(1, sizeof(*ring) + options->slots * sizeof(struct slot));
+    if (ring == NULL) {
+        return err_errno(err, ERR_RESOURCE, "staging ring of %u slots", options->slots);
+    }
+    ring->ops = options->ops;
+    ring->device = options->device;
+    ring->slot_bytes = options->slot_bytes;
+    ring->wake_fd = options->wake_fd;
+    ring->slot_count = options->slots;
+    for (uint32_t i = 0; i < ring->slot_count; i++) {
+        const enum status status = slot_init(ring, &ring->slots[i], err);
+        if (status != OK) {
+            for (uint32_t j = 0; j <= i; j++) {
+                slot_fini(ring, &ring->slots[j]);
+            }
+            free(ring);
+            return status;
+        }
+    }
+    CHECK(pthread_mutex_init(&ring->mutex, NULL) == 0);
+    CHECK(pthread_cond_init(&ring->moved, NULL) == 0);
+    *out = ring;
+    return OK;
+}
+
+/* The event, if any, that stands between a slot and FREE. */
+static struct device_event *event_in_flight(const struct slot *slot)
+{
+    if (slot->state == SLOT_COPYING) {
+        return slot->copied;
+    }
+    return slot->state == SLOT_LENT && slot->released ? slot->done : NULL;
+}
+
+/* A slot that stayed READY had its copy queued, perhaps, and no event recorded: nobody can know. */
+static bool may_be_in_flight(struct ring *ring, const struct slot *slot, int64_t deadline)
+{
+    struct device_event *event = event_in_flight(slot);
+    struct err err = {0};
+    return slot->state == SLOT_READY ||
+           (event != NULL && ring->ops->wait(ring->device, event, deadline, &err) == ERR_TIMEOUT);
+}
+
+void ring_free(struct ring **ring)
+{
+    struct ring *r = *ring;
+    if (r == NULL) {
+        return;
+    }
+    const int64_t deadline = clock_now_ns() + EVENT_TIMEOUT_NS;
+    for (uint32_t i = 0; i < r->slot_count; i++) {
+        if (may_be_in_flight(r, &r->slots[i], deadline)) {
+            log_error("staging slot %u leaks: the device may still use it", i);
+            continue;
+        }
+        slot_fini(r, &r->slots[i]);
+    }
+    CHECK(pthread_cond_destroy(&r->moved) == 0);
+    CHECK(pthread_mutex_destroy(&r->mutex) == 0);
+    free(r);
+    *ring = NULL;
+}
+
+void ring_fail(struct ring *ring, const struct err *err)
+{
+    CHECK(err->status != OK);
+    lock(ring);
+    if (ring->failure.status == OK) {
+        ring->failure = *err;
+    }
+    CHECK(pthread_cond_broadcast(&ring->moved) == 0);
+    unlock(ring);
+}
+
+void ring_close(struct ring *ring)
+{
+    lock(ring);
+    ring->closed = true;
+    CHECK(pthread_cond_broadcast(&ring->moved) == 0);
+    unlock(ring);
+}
+
+/* ---- the client's thread ---- */
+
+enum status ring_reset(struct ring *ring, uint64_t first, uint64_t end, struct err *err)
+{
+    CHECK(first <= end);
+    const int64_t deadline = clock_now_ns() + EVENT_TIMEOUT_NS;
+    for (uint32_t i = 0; i < ring->slot_count; i++) {
+        struct slot *slot = &ring->slots[i];
+        lock(ring);
+        const bool kept = slot->state == SLOT_LENT && !slot->released;
+        struct device_event *event = event_in_flight(slot);
+        unlock(ring);
+        if (kept) {
+            return err_set(err, ERR_MISUSE,
+                           "a stream was started anew while its batch of step %llu is still lent; "
+                           "release it first",
+                           (unsigned long long)slot->gstep);
+        }
+        if (event != NULL) {
+            TRY(ring->ops->wait(ring->device, event, deadline, err));
+        }
+    }
+    lock(ring);
+    for (uint32_t i = 0; i < ring->slot_count; i++) {
+        ring->slots[i].state = SLOT_FREE;
+        ring->slots[i].released = false;
+        ring->slots[i].done = NULL;
+    }
+    ring->oldest = first;
+    ring->next = first;
+    ring->end = end;
+    unlock(ring);
+    return OK;
+}
+
+void *ring_claim(struct ring *ring, uint64_t gstep)
+{
+    struct slot *slot = slot_of(ring, gstep);
+    lock(ring);
+    CHECK(gstep >= ring->oldest && gstep - ring->oldest < ring->slot_count && gstep < ring->end);
+    if (slot->state == SLOT_FREE) {
+        slot->state = SLOT_FILLING;
+        slot->gstep = gstep;
+    }
+    CHECK(slot->state == SLOT_FILLING && slot->gstep == gstep);
+    unlock(ring);
+    return slot->host;
+}
+
+static void move(struct ring *ring, struct slot *slot, enum slot_state from, enum slot_state to)
+{
+    lock(ring);
+    CHECK(slot->state == from);
+    slot->state = to;
+    CHECK(pthread_cond_broadcast(&ring->moved) == 0);
+    unlock(ring);
+}
+
+static enum status queue_copy(struct ring *ring, struct slot *slot, struct err *err)
+{
+    TRY(ring->ops->copy_async(ring->device, slot->device, slot->host, ring->slot_bytes, err));
+    return ring->ops->record(ring->device, slot->copied, err);
+}
+
+enum status ring_ready(struct ring *ring, uint64_t gstep, struct err *err)
+{
+    struct slot *slot = slot_of(ring, gstep);
+    CHECK(slot->gstep == gstep);
+    move(ring, slot, SLOT_FILLING, SLOT_READY);
+    const enum status status = queue_copy(ring, slot, err);
+    if (status != OK) {
+        ring_fail(ring, err);
+        return status;
+    }
+    move(ring, slot, SLOT_READY, SLOT_COPYING);
+    return OK;
+}
+
+bool ring_reclaim(struct ring *ring, bool *soon_out)
+{
+    *soon_out = false;
+    struct slot *slot = slot_of(ring, ring->oldest);
+    lock(ring);
+    const bool released = slot->state == SLOT_LENT && slot->released;
+    unlock(ring);
+    if (!released) {
+        return false;
+    }
+    struct err err = {0};
+    const enum status status =
+        slot->done == NULL ? OK : ring->ops->query(ring->device, slot->done, &err);
+    if (status == ERR_AGAIN) {
+        *soon_out = true;
+        return false;
+    }
+    if (status != OK) {
+        ring_fail(ring, &err);
+        return false;
+    }
+    lock(ring);
+    slot->state = SLOT_FREE;
+    slot->released = false;
+    slot->done = NULL;
+    ring->oldest++;
+    unlock(ring);
+    return true;
+}
+
+/* ---- the reader's thread ---- */
+
+/* Under the lock: OK when the next step is copying, ERR_AGAIN to go on waiting, or why not to. */
+static enum status next_ready(const struct ring *ring, const struct slot *slot, struct err *err)
+{
+    if (ring->failure.status != OK) {
+        *err = ring->failure;
+        return err->status;
+    }
+    if (ring->closed) {
+        return err_set(err, ERR_CANCELLED, "the feed was closed");
+    }
+    if (ring->next == ring->end) {
+        return err_set(err, ERR_MISUSE, "the stream has ended: start it anew for more batches");
+    }
+    if (slot->state == SLOT_LENT && !slot->released) {
+        return err_set(err, ERR_MISUSE,
+                       "the batch of step %llu is still kept, and there are only %u slots: release "
+                       "batches in time or raise the option slots",
+                       (unsigned long long)slot->gstep, ring->slot_count);
+    }
+    return slot->state == SLOT_COPYING ? OK : ERR_AGAIN;
+}
+
+static enum status wait_next(struct ring *ring, struct slot **out, struct err *err)
+{
+    lock(ring);
+    struct slot *slot = slot_of(ring, ring->next);
+    enum status status = OK;
+    while ((status = next_ready(ring, slot, err)) == ERR_AGAIN) {
+        CHECK(pthread_cond_wait(&ring->moved, &ring->mutex) == 0);
+    }
+    unlock(ring);
+    *out = slot;
+    return status;
+}
+
+static bool is_closed(struct ring *ring)
+{
+    lock(ring);
+    const bool closed = ring->closed;
+    unlock(ring);
+    return closed;
+}
+
+/* Waits in short pieces, so that a close is seen although the device is silent. */
+static enum status wait_copied(struct ring *ring, const struct slot *slot, struct err *err)
+{
+    const int64_t deadline = clock_now_ns() + EVENT_TIMEOUT_NS;
+    for (;;) {
+        const int64_t now = clock_now_ns();
+        const enum status status =
+            ring->ops->wait(ring->device, slot->copied, now + CLOSE_CHECK_NS, err);
+        if (status != ERR_TIMEOUT) {
+            return status;
+        }
+        if (is_closed(ring)) {
+            return err_set(err, ERR_CANCELLED, "the feed was closed");
+        }
+        if (now >= deadline) {
+            return err_set(err, ERR_DEVICE,
+                           "device %s has not copied the %zu bytes of step %llu within 30 s",
+                           ring->ops->name, ring->slot_bytes, (unsigned long long)slot->gstep);
+        }
+    }
+}
+
+enum status ring_take(struct ring *ring, struct ring_batch *out, struct err *err)
+{
+    struct slot *slot = NULL;
+    TRY(wait_next(ring, &slot, err));
+    TRY(wait_copied(ring, slot, err));
+    lock(ring);
+    slot->state = SLOT_LENT;
+    ring->next++;
+    unlock(ring);
+    *out = (struct ring_batch){.gstep = slot->gstep,
+                               .slot = (uint32_t)(slot - ring->slots),
+                               .host = slot->host,
+                               .device = slot->device};
+    return OK;
+}
+
+enum status ring_release(struct ring *ring, uint64_t gstep, struct device_event *done,
+                         struct err *err)
+{
+    struct slot *slot = slot_of(ring, gstep);
+    lock(ring);
+    const bool lent = slot->state == SLOT_LENT && !slot->released && slot->gstep == gstep;
+    if (lent) {
+        slot->released = true;
+        slot->done = done;
+    }
+    unlock(ring);
+    if (!lent) {
+        return err_set(err, ERR_MISUSE, "step %llu is not lent: released twice or never taken",
+                       (unsigned long long)gstep);
+    }
+    const uint64_t one = 1;
+    if (ring->wake_fd >= 0) {
+        CHECK(write(ring->wake_fd, &one, sizeof(one)) == (ssize_t)sizeof(one));
+    }
+    return OK;
+}
