@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "cli/cmd.h"
+#include "common/config.h"
 
 static const struct cmd *const COMMANDS[] = {
     NULL, /* ends the table */
@@ -37,6 +38,10 @@ int main(int argc, char **argv)
     }
     if (strcmp(argv[1], "--version") == 0) {
         printf("headrace %s\n", HEADRACE_VERSION);
+        return EXIT_OK;
+    }
+    if (strcmp(argv[1], "--options") == 0) { /* for the README */
+        config_print_markdown(stdout);
         return EXIT_OK;
     }
     if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "help") == 0) {

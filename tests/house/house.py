@@ -128,8 +128,11 @@ def rule_banned(path, text):
 def rule_typedef(path, text):
     if path.startswith("tests/"):
         return
-    for number, match in lines_of(strip(text), r"^\s*typedef\s+(?!.*vector_size)(?!.*\(\s*\*?\s*\w+_fn\s*\)\s*\()"):
-        yield f"{path}:{number}: typedef is for function types (name_fn) only"
+    code = strip(text)
+    for match in re.finditer(r"^\s*typedef\s([^;]*);", code, flags=re.M):
+        if not re.search(r"vector_size|\(\s*\*?\s*\w+_fn\s*\)\s*\(", match.group(1)):
+            number = code.count("\n", 0, match.start(1)) + 1
+            yield f"{path}:{number}: typedef is for function types (name_fn) only"
 
 
 def rule_file_length(path, text):
