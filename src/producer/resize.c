@@ -43,6 +43,21 @@ struct resizer {
     size_t taps_count;
 };
 
+static const struct resize_kernels *kernels_of(enum cpu_level level)
+{
+#if defined(__x86_64__)
+    static const struct resize_kernels *const KERNELS[CPU_LEVELS] = {
+        [CPU_SCALAR] = &resize_scalar,
+        [CPU_SSE2] = &resize_sse2,
+        [CPU_AVX2] = &resize_avx2,
+        [CPU_AVX512] = &resize_avx512,
+    };
+    return KERNELS[level];
+#else
+    return &resize_scalar;
+#endif
+}
+
 enum status resizer_new(enum cpu_level level, struct resizer **out, struct err *err)
 {
     CHECK(cpu_supports(level));
@@ -50,7 +65,7 @@ enum status resizer_new(enum cpu_level level, struct resizer **out, struct err *
     if (resizer == NULL) {
         return err_set(err, ERR_RESOURCE, "no memory for a resampler");
     }
-    resizer->kernels = &resize_scalar;
+    resizer->kernels = kernels_of(level);
     *out = resizer;
     return OK;
 }
@@ -116,7 +131,7 @@ static struct scratch scratch_layout(uint32_t rows, uint32_t columns, uint32_t t
     const size_t pair_columns = round_up((size_t)columns + taps, 16) + 16;
     s.quads_at = s.pairs_at + pair_columns * 3 * rows * sizeof(int16_t);
     s.quads_at = round_up(s.quads_at, ALIGN_BYTES);
-    s.bytes = s.quads_at + round_up((size_t)count * 3, 16) * rows;
+    s.bytes = s.quads_at + round_up(round_up(count, 4) * 3, 16) * rows;
     return s;
 }
 

@@ -8,10 +8,7 @@
 
 #include "producer/resize_weights.h"
 
-enum {
-    RESIZE_ROWS_MAX = 16,    /* of a block, over all levels */
-    RESIZE_VECTOR_BYTES = 64 /* of the widest level */
-};
+enum { RESIZE_VECTOR_BYTES = 64 }; /* of the widest level */
 
 /* Some rows of pixels between the passes, and what the horizontal pass makes of them. */
 struct resize_block {
@@ -45,5 +42,10 @@ struct resize_kernels {
 };
 
 extern const struct resize_kernels resize_scalar;
+#if defined(__x86_64__)
+extern const struct resize_kernels resize_sse2;
+extern const struct resize_kernels resize_avx2;
+extern const struct resize_kernels resize_avx512;
+#endif
 
 #endif
