@@ -17,17 +17,26 @@ struct err {
     char message[ERR_MESSAGE_BYTES];
 };
 
+/* A failure's status is never OK: so said once, for readers that follow every path. */
+static inline enum status err_failed(enum status status)
+{
+    CHECK(status != OK);
+    return status;
+}
+
 /*
  * Fills *err (NULL: nothing to fill) with a formatted message and returns status, so that
  * `return err_set(err, ERR_DATA, "...", ...)` is the way to fail. A longer message is cut.
  * Messages say what, where, got, wanted, and what to do; no final newline or full stop.
  */
-#define err_set(err, status, ...) err_set_at((err), (status), __FILE__, __LINE__, __VA_ARGS__)
+#define err_set(err, status, ...) \
+    err_failed(err_set_at((err), (status), __FILE__, __LINE__, __VA_ARGS__))
 enum status err_set_at(struct err *err, enum status status, const char *file, int line,
                        const char *format, ...) PRINTF(5, 6);
 
 /* As err_set, with ": " and the text of errno at the end. */
-#define err_errno(err, status, ...) err_errno_at((err), (status), __FILE__, __LINE__, __VA_ARGS__)
+#define err_errno(err, status, ...) \
+    err_failed(err_errno_at((err), (status), __FILE__, __LINE__, __VA_ARGS__))
 enum status err_errno_at(struct err *err, enum status status, const char *file, int line,
                          const char *format, ...) PRINTF(5, 6);
 

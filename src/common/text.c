@@ -99,6 +99,49 @@ int text_compare(const char *a, const char *b)
     return (a < a_end) - (b < b_end);
 }
 
+static size_t digit_run(const char *text)
+{
+    return strspn(text, "0123456789");
+}
+
+/* By value, of any length; the runs are skipped. */
+static int compare_numbers(const char **a, const char **b)
+{
+    const size_t a_len = digit_run(*a);
+    const size_t b_len = digit_run(*b);
+    const char *a_digits = *a + strspn(*a, "0");
+    const char *b_digits = *b + strspn(*b, "0");
+    *a += a_len;
+    *b += b_len;
+    const size_t a_count = (size_t)(*a - a_digits);
+    const size_t b_count = (size_t)(*b - b_digits);
+    if (a_count != b_count) {
+        return a_count < b_count ? -1 : 1;
+    }
+    return memcmp(a_digits, b_digits, a_count);
+}
+
+int text_compare_natural(const char *a, const char *b)
+{
+    const char *a_start = a;
+    const char *b_start = b;
+    while (*a != '\0' && *b != '\0') {
+        int order = 0;
+        if (digit_run(a) > 0 && digit_run(b) > 0) {
+            order = compare_numbers(&a, &b);
+        } else {
+            order = (unsigned char)*a++ - (unsigned char)*b++;
+        }
+        if (order != 0) {
+            return order;
+        }
+    }
+    if (*a != *b) {
+        return *a == '\0' ? -1 : 1;
+    }
+    return strcmp(a_start, b_start); /* 01 and 1 */
+}
+
 size_t text_length(const char *text)
 {
     const char *end = text + strlen(text);

@@ -23,6 +23,10 @@ bool text_is_surrogate(int32_t point);
 /* Below, at or above 0, in the order of code points, as Python sorts. */
 int text_compare(const char *a, const char *b);
 
+/* The natural order of names: numbers inside by value (algo-2 before algo-10), the rest bytewise; 0
+ * for equal texts only. */
+int text_compare_natural(const char *a, const char *b);
+
 /* Number of code points; every byte that is none counts as one. */
 size_t text_length(const char *text);
 
