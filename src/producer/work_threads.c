@@ -5,16 +5,14 @@
  * decoded sends its row back to the readers with the next sample of its chain.
  */
 #include <errno.h>
-#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <time.h>
-#include <unistd.h>
 
 #include "common/clock.h"
+#include "producer/sample_file.h"
 #include "producer/work_internal.h"
 
 enum {
@@ -147,47 +145,6 @@ static struct read_buffer *take_buffer(struct work *work, size_t count)
     return NULL;
 }
 
-static enum status read_file(int folder_fd, const struct index_entry *entry, uint8_t *bytes,
-                             struct err *err)
-{
-    const int fd = openat(folder_fd, entry->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
-    if (fd < 0) {
-        return err_errno(err, ERR_IO, "%s", entry->path);
-    }
-    struct stat info;
-    if (fstat(fd, &info) != 0) {
-        err_errno(err, ERR_IO, "%s", entry->path);
-        close(fd);
-        return ERR_IO;
-    }
-    if (!S_ISREG(info.st_mode) || (uint64_t)info.st_size != entry->bytes) {
-        close(fd);
-        return err_set(
-            err, ERR_IO,
-            "%s: changed since it was indexed (%lld bytes, the index says %llu); index again",
-            entry->path, (long long)info.st_size, (unsigned long long)entry->bytes);
-    }
-    size_t done = 0;
-    while (done < entry->bytes) {
-        const ssize_t got = read(fd, bytes + done, entry->bytes - done);
-        if (got < 0 && errno == EINTR) {
-            continue;
-        }
-        if (got <= 0) {
-            if (got == 0) {
-                errno = ENODATA;
-            }
-            err_errno(err, ERR_IO, "%s: at byte %zu of %llu", entry->path, done,
-                      (unsigned long long)entry->bytes);
-            close(fd);
-            return ERR_IO;
-        }
-        done += (size_t)got;
-    }
-    close(fd);
-    return OK;
-}
-
 /* Waits with the lock held, but no longer than until the work stops. */
 static void pause_reading(struct work *work, int64_t pause_ns)
 {
@@ -217,8 +174,8 @@ static enum status read_with_retries(struct work *work, const struct claim *clai
                 return ERR_CANCELLED;
             }
         }
-        status = read_file(work->folder_fds[claim->order->grant.stream], entry,
-                           claim->buffer->bytes, err);
+        status = sample_file_read(work->folder_fds[claim->order->grant.stream], entry,
+                                  claim->buffer->bytes, err);
         if (status == OK) {
             return OK;
         }
