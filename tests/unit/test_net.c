@@ -15,8 +15,11 @@
 #include <zmq.h>
 
 #include "common/clock.h"
+#include "support/alloc_count.h"
 #include "support/net_pair.h"
 #include "support/suite.h"
+
+static atomic_int released;
 
 static void count_release(void *body, void *context)
 {
@@ -26,20 +29,23 @@ static void count_release(void *body, void *context)
 /* ---- what a fault inside ZeroMQ does: the body's frame is refused after the head was taken ----
  */
 
-static bool refuse_next_body;
+/* Of the test's thread: ZeroMQ's own threads send monitor events by the same function. */
+static _Thread_local bool refuse_next_body;
+static int (*real_msg_send)(zmq_msg_t *frame, void *socket, int flags);
+
+__attribute__((constructor)) static void find_real_msg_send(void)
+{
+    *(void **)&real_msg_send = dlsym(RTLD_NEXT, "zmq_msg_send");
+}
 
 int zmq_msg_send(zmq_msg_t *frame, void *socket, int flags)
 {
-    static int (*real)(zmq_msg_t *, void *, int);
     if (refuse_next_body) {
         refuse_next_body = false;
         errno = EAGAIN;
         return -1;
     }
-    if (real == NULL) {
-        *(void **)&real = dlsym(RTLD_NEXT, "zmq_msg_send");
-    }
-    return real(frame, socket, flags);
+    return real_msg_send(frame, socket, flags);
 }
 
 static uint8_t part[PART_BYTES_MAX];
@@ -48,7 +54,7 @@ START_TEST(frames_arrive_with_their_bytes)
 {
     struct pair pair = pair_make();
     memset(part, 0x5A, sizeof(part));
-    atomic_int released = 0;
+    atomic_store(&released, 0);
     const struct net_body body = {part, sizeof(part), count_release, &released};
     struct net_message message;
 
@@ -103,7 +109,7 @@ START_TEST(messages_of_a_peer_keep_their_order)
     }
     net_peer peers[CONNECTIONS] = {0};
     uint32_t seen[CONNECTIONS] = {0};
-    atomic_int released = 0;
+    atomic_store(&released, 0);
     const struct net_body body = {part, 100000, count_release, &released};
     const int64_t until = pair_deadline();
     for (int total = 0; total < CONNECTIONS * MESSAGES;) {
@@ -159,7 +165,7 @@ START_TEST(a_full_queue_takes_nothing_and_releases_nothing)
     const bool from_listener = _i == 1;
     struct net_socket *sender = from_listener ? pair.listener : pair.connection;
     struct net_socket *receiver = from_listener ? pair.connection : pair.listener;
-    atomic_int released = 0;
+    atomic_store(&released, 0);
     const struct net_body body = {part, sizeof(part), count_release, &released};
     const int taken = send_until_full(sender, pair.peer, &body);
     /* Both queues, and what the kernel and a frame under way hold. */
@@ -184,7 +190,7 @@ END_TEST
 START_TEST(closing_releases_what_was_taken_and_not_sent)
 {
     struct pair pair = pair_make();
-    atomic_int released = 0;
+    atomic_store(&released, 0);
     const struct net_body body = {part, sizeof(part), count_release, &released};
     const int taken = send_until_full(pair.connection, 0, &body);
     net_close(&pair.connection, 0);
@@ -199,7 +205,7 @@ END_TEST
 START_TEST(a_body_lost_after_its_head_is_released_once)
 {
     struct pair pair = pair_make();
-    atomic_int released = 0;
+    atomic_store(&released, 0);
     const struct net_body body = {part, sizeof(part), count_release, &released};
     refuse_next_body = true;
     ck_assert_int_eq(net_send(pair.connection, 0, "x", 1, &body), OK);
@@ -210,6 +216,51 @@ START_TEST(a_body_lost_after_its_head_is_released_once)
 }
 END_TEST
 
+/* One message there. Without ck_assert, which allocates. */
+static bool exchange(struct net *net, struct net_socket *listener, struct net_socket *connection,
+                     const struct net_body *body, int64_t until_ns)
+{
+    while (net_send(connection, 0, "x", 1, body) != OK) {
+        if (clock_now_ns() > until_ns) {
+            return false;
+        }
+        usleep(1000);
+    }
+    struct net_message message;
+    while (net_receive(listener, &message, NULL) != OK) {
+        struct net_poll_item item = {.socket = listener};
+        if (clock_now_ns() > until_ns || net_poll(net, &item, 1, 100, NULL) != OK) {
+            return false;
+        }
+        enum net_event_kind kind;
+        while (net_event(listener, &kind) == OK) {
+        }
+    }
+    net_message_fini(&message);
+    return true;
+}
+
+START_TEST(sending_receiving_and_polling_allocate_nothing_of_ours)
+{
+    struct net *net = pair_net();
+    struct net_socket *listener = pair_listen(net, 0, true);
+    struct net_socket *connection = pair_connect(net, net_port(listener), true);
+    const struct net_body body = {part, sizeof(part), count_release, &released};
+    const int64_t until = pair_deadline();
+    struct net_poll_item item = {.socket = listener}; /* the first poll makes room for its items */
+    bool all =
+        net_poll(net, &item, 1, 0, NULL) == OK && exchange(net, listener, connection, &body, until);
+    const uint64_t before = alloc_count();
+    for (int i = 0; i < 200; i++) {
+        all &= exchange(net, listener, connection, &body, until);
+    }
+    const uint64_t after = alloc_count();
+    ck_assert(all);
+    ck_assert_uint_eq(after, before);
+    net_free(&net);
+}
+END_TEST
+
 START_TEST(without_a_connection_nothing_is_taken)
 {
     struct net *net = pair_net();
@@ -217,7 +268,7 @@ START_TEST(without_a_connection_nothing_is_taken)
     const uint16_t port = net_port(probe);
     net_close(&probe, 0);
     struct net_socket *connection = pair_connect(net, port, false);
-    atomic_int released = 0;
+    atomic_store(&released, 0);
     const struct net_body body = {part, 10, count_release, &released};
     ck_assert_int_eq(net_send(connection, 0, "x", 1, &body), ERR_AGAIN);
     ck_assert_int_eq(net_send(connection, 0, "x", 1, NULL), ERR_AGAIN);
@@ -243,7 +294,7 @@ START_TEST(a_peer_that_left_is_gone_and_never_returns)
 {
     struct pair pair = pair_make();
     net_close(&pair.connection, 0);
-    atomic_int released = 0;
+    atomic_store(&released, 0);
     int taken = 0;
     const struct net_body body = {part, 1000, count_release, &released};
     ck_assert_int_eq(send_until_failure(pair.listener, pair.peer, &body, &taken), ERR_PEER_GONE);
@@ -266,7 +317,7 @@ START_TEST(every_body_taken_is_released_once_when_connections_break)
 {
     struct net *net = pair_net();
     struct net_socket *listener = pair_listen(net, 0, false);
-    atomic_int released = 0;
+    atomic_store(&released, 0);
     const struct net_body body = {part, sizeof(part), count_release, &released};
     int taken = 0;
     for (int round = 0; round < 40; round++) {
@@ -529,6 +580,7 @@ int main(void)
     tcase_add_loop_test(tc, a_full_queue_takes_nothing_and_releases_nothing, 0, 2);
     tcase_add_test(tc, closing_releases_what_was_taken_and_not_sent);
     tcase_add_test(tc, a_body_lost_after_its_head_is_released_once);
+    tcase_add_test(tc, sending_receiving_and_polling_allocate_nothing_of_ours);
     tcase_add_test(tc, without_a_connection_nothing_is_taken);
     tcase_add_test(tc, a_peer_that_left_is_gone_and_never_returns);
     tcase_add_test(tc, every_body_taken_is_released_once_when_connections_break);
