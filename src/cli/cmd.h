@@ -16,6 +16,8 @@ struct cmd {
     const char *usage; /* the text of `headrace NAME --help` */
 };
 
+extern const struct cmd cmd_bench;
+
 /* Prints "headrace NAME: message" and returns the exit code of err's status. */
 int cmd_fail(const char *name, const struct err *err);
 

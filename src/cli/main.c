@@ -7,6 +7,7 @@
 #include "common/config.h"
 
 static const struct cmd *const COMMANDS[] = {
+    &cmd_bench,
     NULL, /* ends the table */
 };
 

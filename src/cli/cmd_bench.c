@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* headrace bench: the table of benchmarks. */
+#include <stdio.h>
+#include <string.h>
+
+#include "cli/cmd.h"
+#include "cli/cmd_bench.h"
+
+static const struct bench {
+    const char *name;
+    int (*run)(int argc, char **argv);
+} BENCHES[] = {
+    {"decode", bench_decode},
+};
+
+static const char USAGE[] =
+    "usage: headrace bench decode DIR [--threads N] [--rounds R] [--json]\n"
+    "  Decodes and augments every picture under DIR as a producer does: random_resized_crop 224 "
+    "and\n"
+    "  horizontal_flip into uint8 batches of 64. Every file is read each time, every round has "
+    "fresh\n"
+    "  crops. Prints the median of R rounds (default 5) after one to warm up, reading apart.\n"
+    "  --threads N   default: the cores that this process may use\n"
+    "  --json        one JSON object instead of text\n";
+
+static int run(int argc, char **argv)
+{
+    for (size_t i = 0; argc > 1 && i < ARRAY_LEN(BENCHES); i++) {
+        if (strcmp(argv[1], BENCHES[i].name) == 0) {
+            return BENCHES[i].run(argc - 1, argv + 1);
+        }
+    }
+    fputs(USAGE, stderr);
+    return EXIT_USAGE;
+}
+
+const struct cmd cmd_bench = {
+    .name = "bench",
+    .summary = "measure decoding and the feed on this machine",
+    .run = run,
+    .usage = USAGE,
+};
