@@ -17,6 +17,7 @@ struct cmd {
 };
 
 extern const struct cmd cmd_bench;
+extern const struct cmd cmd_index;
 
 /* Prints "headrace NAME: message" and returns the exit code of err's status. */
 int cmd_fail(const char *name, const struct err *err);

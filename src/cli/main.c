@@ -6,10 +6,13 @@
 #include "cli/cmd.h"
 #include "common/config.h"
 
+/* clang-format off */
 static const struct cmd *const COMMANDS[] = {
     &cmd_bench,
+    &cmd_index,
     NULL, /* ends the table */
 };
+/* clang-format on */
 
 int cmd_fail(const char *name, const struct err *err)
 {

@@ -79,7 +79,7 @@ static enum status find_folder(const struct index_options *options, struct index
     if (!index_path_is_below(index->folder, index->root)) {
         return err_set(
             err, ERR_CONFIG,
-            "data folder %s: it is %s, outside data_root %s: move the data, or set data_root",
+            "data folder %s: %s lies outside data_root %s: move the data, or set data_root",
             options->data, index->folder, index->root);
     }
     return OK;

@@ -242,22 +242,19 @@ static enum status list_examples(struct index_builder *builder, struct err *err)
 static enum status fail_empty(const struct index_builder *builder, const char *folder,
                               struct err *err)
 {
-    uint64_t others = 0;
-    const char *example = NULL;
-    for (int reason = 0; reason < INDEX_LEFT_REASONS; reason++) {
-        others += builder->left[reason];
-        if (builder->left[reason] > 0) { /* the later the reason, the nearer to a picture */
-            example = builder->text + builder->example[reason][0];
-        }
+    int reason = INDEX_LEFT_REASONS - 1; /* the later a reason, the more its files look like data */
+    while (reason >= 0 && builder->left[reason] == 0) {
+        reason--;
     }
-    if (example == NULL) {
+    if (reason < 0) {
         return err_set(err, ERR_DATA, "%s: the data set is empty: no file below this folder",
                        folder);
     }
     return err_set(err, ERR_DATA,
-                   "%s: the data set is empty: no file below this folder is named like a picture "
-                   "(.jpg, .jpeg, .png); %" PRIu64 " others are, for instance %s",
-                   folder, others, example);
+                   "%s: the data set is empty: no picture (.jpg, .jpeg, .jpe, .jfif, .png) below "
+                   "this folder; left out %" PRIu64 " (%s), for instance %s",
+                   folder, builder->left[reason], index_left_text((enum index_left)reason),
+                   builder->text + builder->example[reason][0]);
 }
 
 enum status index_builder_finish(struct index_builder *builder, const char *folder,

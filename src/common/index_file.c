@@ -18,7 +18,7 @@ const char INDEX_MAGIC[INDEX_MAGIC_BYTES] = {'h', 'e', 'a', 'd', 'r', 'a', 'c', 
 enum { WORD_BYTES = 8 };
 
 /* Where the sum's range begins. */
-static const size_t SUMMED_FROM = offsetof(struct index_header, file_bytes);
+static const size_t SUMMED_FROM = offsetof(struct index_header, version);
 
 static uint64_t array_count(const struct index_header *header, enum index_array array)
 {
@@ -78,6 +78,22 @@ static void set_arrays(struct index_view *view, const void *bytes)
         next += array_count(view->header, (enum index_array)array);
     }
     view->text = (const char *)next;
+}
+
+const char *index_left_text(enum index_left reason)
+{
+    static const char *const TEXTS[INDEX_LEFT_REASONS] = {
+        [INDEX_LEFT_OTHER] = "not named like a picture",
+        [INDEX_LEFT_FORMAT] = "a picture in a format that cannot be decoded: only JPEG and PNG can",
+        [INDEX_LEFT_NO_CLASS] = "a picture beside the class folders, so without a class",
+        [INDEX_LEFT_SPECIAL] = "named like a picture, but no file",
+        [INDEX_LEFT_OUTSIDE] = "a link that leads outside data_root",
+        [INDEX_LEFT_DANGLING] = "a link that leads nowhere",
+        [INDEX_LEFT_LOOP] = "a folder inside itself",
+        [INDEX_LEFT_VANISHED] = "gone while the folder was read",
+    };
+    CHECK(reason >= 0 && reason < INDEX_LEFT_REASONS);
+    return TEXTS[reason];
 }
 
 /* ---- the digest ---- */

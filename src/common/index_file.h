@@ -35,6 +35,7 @@ enum index_left {
     INDEX_LEFT_VANISHED, /* it was gone when looked at */
     INDEX_LEFT_REASONS,
 };
+const char *index_left_text(enum index_left reason);
 enum { INDEX_LEFT_EXAMPLES = 4 }; /* kept of each reason */
 
 enum { INDEX_VERSION = 1, INDEX_MAGIC_BYTES = 8 };
@@ -43,9 +44,9 @@ extern const char INDEX_MAGIC[INDEX_MAGIC_BYTES];
 /* All fields little-endian; the file is used as it lies in memory. */
 struct index_header {
     char magic[INDEX_MAGIC_BYTES];
+    uint64_t sum; /* XXH3-64 of everything after this field */
     uint32_t version;
     uint32_t flags; /* INDEX_UNSETTLED */
-    uint64_t sum;   /* XXH3-64 of everything after this field */
     uint64_t file_bytes;
     uint64_t text_bytes;
     uint64_t sample_count, folder_count, class_count, left_count;

@@ -37,21 +37,10 @@ static void append_name(struct line *line, const char *name)
     append(line, "'");
 }
 
-static const char *const LEFT_TEXT[INDEX_LEFT_REASONS] = {
-    [INDEX_LEFT_OTHER] = "not named like pictures",
-    [INDEX_LEFT_FORMAT] = "pictures in a format that cannot be decoded (only JPEG and PNG can)",
-    [INDEX_LEFT_NO_CLASS] = "pictures beside the class folders, so without a class",
-    [INDEX_LEFT_SPECIAL] = "named like pictures, but no files",
-    [INDEX_LEFT_OUTSIDE] = "links that lead outside data_root",
-    [INDEX_LEFT_DANGLING] = "links that lead nowhere",
-    [INDEX_LEFT_LOOP] = "folders that contain themselves",
-    [INDEX_LEFT_VANISHED] = "gone while the folder was read",
-};
-
 static void describe_left(const struct index_view *view, enum index_left reason, struct line *line)
 {
     const uint64_t count = view->header->left[reason];
-    append(line, "left out: %" PRIu64 " %s:", count, LEFT_TEXT[reason]);
+    append(line, "left out %" PRIu64 " (%s):", count, index_left_text(reason));
     uint64_t shown = 0;
     for (uint64_t i = 0; i < view->header->left_count; i++) {
         if (view->array[INDEX_LEFT_REASON][i] == (uint64_t)reason) {

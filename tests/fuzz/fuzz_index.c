@@ -64,7 +64,7 @@ static void try_view(const void *bytes, size_t count)
 static void seal(void *bytes, size_t count)
 {
     struct index_header *header = bytes;
-    const size_t from = offsetof(struct index_header, file_bytes);
+    const size_t from = offsetof(struct index_header, version);
     memcpy(header->magic, INDEX_MAGIC, sizeof(header->magic));
     header->version = INDEX_VERSION;
     header->file_bytes = count;

@@ -176,7 +176,7 @@ START_TEST(hidden_and_system_files_do_not_count)
     put("d/dog/0.jpg", 9);
     struct index *index = open_of("d", NULL);
     EXPECT(index, "cat/0.jpg=0", "dog/0.jpg=1");
-    ck_assert(has_note(index, "left out: 1 not named like pictures: 'dog/Thumbs.db'"));
+    ck_assert(has_note(index, "left out 1 (not named like a picture): 'dog/Thumbs.db'"));
     index_free(&index);
 }
 END_TEST
@@ -194,7 +194,7 @@ START_TEST(what_a_download_leaves_behind_does_not_count)
     struct index *index = open_of("d", NULL);
     EXPECT(index, "a/0.jpg=0", "b/0.jpg=1");
     ck_assert(has_note(index,
-                       "left out: 5 not named like pictures: '_SUCCESS', 'a/_', 'a_$folder$', "
+                       "left out 5 (not named like a picture): '_SUCCESS', 'a/_', 'a_$folder$', "
                        "'b/0.jpg.sagemaker-part', ..."));
     index_free(&index);
 }
@@ -234,9 +234,9 @@ START_TEST(extensions_count_in_any_case)
     struct index *index = open_of("d", NULL);
     EXPECT(index, "k/0.JPG=0", "k/1.JPEG=0", "k/2.jpeg=0", "k/3.jpe=0", "k/4.Jpg=0", "k/5.PNG=0",
            "k/6.Png=0", "k/7.jfif=0");
-    ck_assert(has_note(index, "left out: 3 pictures in a format that cannot be decoded"));
+    ck_assert(has_note(index, "left out 3 (a picture in a format that cannot be decoded"));
     ck_assert(has_note(index, "'k/8.webp', 'k/9.GIF', 'k/a.bmp'"));
-    ck_assert(has_note(index, "left out: 1 not named like pictures: 'k/jpg'"));
+    ck_assert(has_note(index, "left out 1 (not named like a picture): 'k/jpg'"));
     index_free(&index);
 }
 END_TEST
@@ -260,7 +260,8 @@ START_TEST(pictures_beside_classes_are_left_out_by_name)
     struct index *index = open_of("d", NULL);
     EXPECT(index, "a/0.jpg=0");
     ck_assert(has_note(
-        index, "left out: 1 pictures beside the class folders, so without a class: 'preview.jpg'"));
+        index,
+        "left out 1 (a picture beside the class folders, so without a class): 'preview.jpg'"));
     index_free(&index);
 }
 END_TEST
@@ -281,7 +282,7 @@ START_TEST(what_is_no_file_neither_hangs_nor_counts)
     EXPECT(index, "a/0.jpg=0", "a/folder.jpg/1.jpg=0");
     ck_assert_uint_eq(index_classes(index), 2);
     ck_assert(has_note(
-        index, "left out: 2 named like pictures, but no files: 'a/fifo.jpg', 'a/socket.png'"));
+        index, "left out 2 (named like a picture, but no file): 'a/fifo.jpg', 'a/socket.png'"));
     index_free(&index);
     close(fd);
 }
@@ -310,9 +311,9 @@ START_TEST(links_are_followed_inside_data_root_only)
     ck_assert_uint_eq(entry.bytes, 7);
     ck_assert(has_note(
         index,
-        "left out: 3 links that lead outside data_root: 'c/null.jpg', 'c/out.jpg', 'c/outer'"));
+        "left out 3 (a link that leads outside data_root): 'c/null.jpg', 'c/out.jpg', 'c/outer'"));
     ck_assert(
-        has_note(index, "left out: 2 links that lead nowhere: 'c/nowhere.jpg', 'c/self.jpg'"));
+        has_note(index, "left out 2 (a link that leads nowhere): 'c/nowhere.jpg', 'c/self.jpg'"));
     index_free(&index);
     tree_remove(&other);
 }
@@ -328,9 +329,8 @@ START_TEST(no_folder_is_entered_inside_itself)
     tree_link(&tree, "d/b/sibling", "../a");
     struct index *index = open_of("d", NULL);
     EXPECT(index, "a/0.jpg=0", "a/sibling/1.jpg=0", "b/1.jpg=1", "b/sibling/0.jpg=1");
-    ck_assert(has_note(index,
-                       "folders that contain themselves: 'a/self', 'a/sibling/sibling', 'a/up', "
-                       "'b/sibling/self', ..."));
+    ck_assert(has_note(index, "(a folder inside itself): 'a/self', 'a/sibling/sibling', 'a/up', "
+                              "'b/sibling/self', ..."));
     index_free(&index);
 }
 END_TEST
@@ -346,11 +346,12 @@ START_TEST(errors_say_what_is_wrong)
     expect_error("empty", NULL, ERR_DATA,
                  "empty: the data set is empty: no file below this folder");
     put("texts/a/readme.md", 1);
-    expect_error("texts", NULL, ERR_DATA, "1 others are, for instance a/readme.md");
+    expect_error("texts", NULL, ERR_DATA,
+                 "left out 1 (not named like a picture), for instance a/readme.md");
     expect_error("..", NULL, ERR_CONFIG, "outside data_root");
     expect_error("/", NULL, ERR_CONFIG, "outside data_root");
     tree_link(&tree, "way_out", "/usr");
-    expect_error("way_out", NULL, ERR_CONFIG, "data folder way_out: it is /usr, outside data_root");
+    expect_error("way_out", NULL, ERR_CONFIG, "data folder way_out: /usr lies outside data_root");
     char sibling[PATH_MAX + 8]; /* begins like data_root */
     snprintf(sibling, sizeof(sibling), "%s-2", tree.root);
     ck_assert_int_eq(mkdir(sibling, 0755), 0);
