@@ -19,7 +19,7 @@ struct coord_pending {
 
 struct coord_member {
     uint64_t instance;
-    net_peer peer;
+    uint64_t peer;
     struct coord_msg_join join;
     int host; /* in the cluster; -1: a producer from outside */
     int64_t heard_ns;
@@ -95,9 +95,9 @@ void job_check_producers(struct coord_state *state);
 struct coord_member *job_find(const struct coord_state *state, uint64_t instance);
 /* "agent", "local rank 3" */
 const char *job_member_name(const struct coord_msg_join *join, char *out, size_t bytes);
-void job_join(struct coord_state *state, int64_t now_ns, net_peer peer, uint64_t instance,
+void job_join(struct coord_state *state, int64_t now_ns, uint64_t peer, uint64_t instance,
               const struct coord_msg_join *join);
-void job_refuse(struct coord_state *state, net_peer peer, uint64_t instance,
+void job_refuse(struct coord_state *state, uint64_t peer, uint64_t instance,
                 enum coord_refusal code, const char *text);
 /* It said so, or it is not heard any more; member is freed. */
 void job_bye(struct coord_state *state, struct coord_member *member);

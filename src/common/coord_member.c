@@ -30,7 +30,7 @@ const char *job_member_name(const struct coord_msg_join *join, char *out, size_t
     return out;
 }
 
-void job_refuse(struct coord_state *state, net_peer peer, uint64_t instance,
+void job_refuse(struct coord_state *state, uint64_t peer, uint64_t instance,
                 enum coord_refusal code, const char *text)
 {
     const struct coord_member nobody = {.instance = instance, .peer = peer};
@@ -170,7 +170,7 @@ static void check_complete(struct coord_state *state)
     job_answer_rosters(state);
 }
 
-static void add_member(struct coord_state *state, int64_t now_ns, net_peer peer, uint64_t instance,
+static void add_member(struct coord_state *state, int64_t now_ns, uint64_t peer, uint64_t instance,
                        const struct coord_msg_join *join, int host)
 {
     struct coord_member *member = calloc(1, sizeof(*member));
@@ -205,7 +205,7 @@ static void welcome(struct coord_state *state, const struct coord_member *member
     job_send(state, member);
 }
 
-void job_join(struct coord_state *state, int64_t now_ns, net_peer peer, uint64_t instance,
+void job_join(struct coord_state *state, int64_t now_ns, uint64_t peer, uint64_t instance,
               const struct coord_msg_join *join)
 {
     struct coord_member *member = job_find(state, instance);

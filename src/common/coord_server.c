@@ -39,7 +39,7 @@ struct coord_server {
     _Atomic int64_t stop_deadline_ns; /* 0: not yet */
 };
 
-static void send_to(void *context, net_peer peer, const struct coord_msg *msg)
+static void send_to(void *context, uint64_t peer, const struct coord_msg *msg)
 {
     struct coord_server *server = context;
     const size_t count = coord_msg_encode(msg, server->frame);

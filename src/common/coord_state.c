@@ -188,7 +188,7 @@ static void on_ping(struct coord_state *state, struct coord_member *member,
     }
 }
 
-void coord_state_receive(struct coord_state *state, int64_t now_ns, net_peer peer,
+void coord_state_receive(struct coord_state *state, int64_t now_ns, uint64_t peer,
                          const struct coord_msg *msg)
 {
     if (msg->type == COORD_MSG_JOIN) {

@@ -34,7 +34,7 @@ struct coord_state_options {
     uint64_t job;                  /* random */
     int64_t now_ns;
     /* Sends to a member; what is lost is asked for again. */
-    void (*send)(void *context, net_peer peer, const struct coord_msg *msg);
+    void (*send)(void *context, uint64_t peer, const struct coord_msg *msg);
     /* One line for the log of the server's host. */
     void (*note)(void *context, const char *text);
     void *context;
@@ -45,7 +45,7 @@ MUST_USE enum status coord_state_new(const struct coord_state_options *options,
 void coord_state_free(struct coord_state **state);
 
 /* A message from a peer. Nothing in it can end the server; nonsense is ignored or refused. */
-void coord_state_receive(struct coord_state *state, int64_t now_ns, net_peer peer,
+void coord_state_receive(struct coord_state *state, int64_t now_ns, uint64_t peer,
                          const struct coord_msg *msg);
 /* A connection broke: somebody's, it is not known whose. Members not heard soon after are lost. */
 void coord_state_hint(struct coord_state *state, int64_t now_ns);

@@ -8,6 +8,9 @@
  * One thread owns a net and its sockets for life. Every queue is bounded by message counts times
  * NET_MESSAGE_BYTES_MAX. The options set on ZeroMQ and their reasons: net_zmq.c.
  *
+ * A peer of a listener is a number, opaque and never used again in a process's life; on a
+ * connection it is 0. A peer that connects again is another peer.
+ *
  * What a link promises: messages of one peer arrive in order, whole or not at all, and at most
  * once. A message that net_send took may still be lost with its connection.
  */
@@ -58,10 +61,6 @@ void net_close(struct net_socket **socket, int linger_ms);
 /* The port a listener is bound to, or a connection goes to. */
 uint16_t net_port(const struct net_socket *socket);
 
-/* A peer of a listener: opaque and never reused within a process's life; 0 on a connection. A peer
- * that connects again is another peer. */
-typedef uint64_t net_peer;
-
 typedef void (*net_release_fn)(
     void *body, void *context); /* may run on any thread: an atomic or a push, no more */
 
@@ -75,11 +74,11 @@ struct net_body {
 /* Sends, never blocking: OK (release will run once, whatever happens), ERR_AGAIN (queue full, or a
  * connection not there at present), ERR_PEER_GONE (listeners only). On failure release has not run
  * and will not. body may be NULL. head_count is 1 to NET_MESSAGE_BYTES_MAX. */
-MUST_USE enum status net_send(struct net_socket *socket, net_peer peer, const void *head,
+MUST_USE enum status net_send(struct net_socket *socket, uint64_t peer, const void *head,
                               size_t head_count, const struct net_body *body);
 
 struct net_message {
-    net_peer peer;
+    uint64_t peer;
     const uint8_t *head;
     size_t head_count;
     const uint8_t *body; /* NULL: one frame */

@@ -393,7 +393,7 @@ static void send_body(void *zmq, const struct net_body *body)
     }
 }
 
-enum status net_send(struct net_socket *socket, net_peer peer, const void *head, size_t head_count,
+enum status net_send(struct net_socket *socket, uint64_t peer, const void *head, size_t head_count,
                      const struct net_body *body)
 {
     CHECK(head_count >= 1 && head_count <= NET_MESSAGE_BYTES_MAX);
@@ -446,16 +446,16 @@ static bool drain(struct net_socket *socket)
 }
 
 /* 0: a name that the peer chose itself. */
-static net_peer peer_of(zmq_msg_t *id)
+static uint64_t peer_of(zmq_msg_t *id)
 {
     const uint8_t *bytes = zmq_msg_data(id);
     if (zmq_msg_size(id) != ROUTING_ID_BYTES || bytes[0] != 0) {
         return 0;
     }
     /* A bit above the five bytes keeps the number from being 0. */
-    net_peer peer = UINT64_C(1) << 40;
+    uint64_t peer = UINT64_C(1) << 40;
     for (int i = 0; i < ROUTING_ID_BYTES; i++) {
-        peer |= (net_peer)bytes[i] << (8 * i);
+        peer |= (uint64_t)bytes[i] << (8 * i);
     }
     return peer;
 }

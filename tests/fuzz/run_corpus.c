@@ -80,7 +80,7 @@ static void run_input(struct random_state *random, const uint8_t *input, size_t 
     }
 }
 
-static size_t read_input(const char *folder, const char *name, uint8_t *out)
+static size_t read_input(const char *folder, const char *name, uint8_t out[INPUT_BYTES_MAX])
 {
     char path[4096];
     snprintf(path, sizeof(path), "%s/%s", folder, name);
@@ -98,9 +98,8 @@ int main(int argc, char **argv)
 {
     struct dirent **entries = NULL;
     const int found = argc == 2 ? scandir(argv[1], &entries, NULL, alphasort) : -1;
-    uint8_t *input = malloc(INPUT_BYTES_MAX);
-    uint8_t *scratch = malloc(INPUT_BYTES_MAX);
-    if (found < 0 || input == NULL || scratch == NULL) {
+    static uint8_t input[INPUT_BYTES_MAX], scratch[INPUT_BYTES_MAX];
+    if (found < 0) {
         fprintf(stderr, "usage: %s FOLDER (of inputs)\n", argv[0]);
         return EXIT_FAILURE;
     }
@@ -114,8 +113,6 @@ int main(int argc, char **argv)
         free(entries[i]);
     }
     free(entries);
-    free(input);
-    free(scratch);
     printf("%d inputs of %s, each with %d mutations\n", run, argv[1], MUTATIONS);
     return run > 0 ? EXIT_SUCCESS : EXIT_FAILURE;
 }

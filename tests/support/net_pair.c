@@ -61,7 +61,7 @@ void pair_receive(struct net *net, struct net_socket *socket, struct net_message
     ck_assert_int_eq(status, OK);
 }
 
-void pair_send(struct net_socket *socket, net_peer peer, const void *head, size_t head_count,
+void pair_send(struct net_socket *socket, uint64_t peer, const void *head, size_t head_count,
                const struct net_body *body)
 {
     const int64_t until = pair_deadline();

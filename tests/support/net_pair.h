@@ -13,7 +13,7 @@ enum { PAIR_QUEUE = 8, PAIR_SOCKETS = 32 };
 struct pair {
     struct net *net;
     struct net_socket *listener, *connection;
-    net_peer peer; /* the connection, as the listener sees it */
+    uint64_t peer; /* the connection, as the listener sees it */
 };
 
 struct net *pair_net(void);
@@ -27,7 +27,7 @@ int64_t pair_deadline(void);
 void pair_wait(struct net *net, struct net_socket *socket, int64_t until_ns);
 void pair_receive(struct net *net, struct net_socket *socket, struct net_message *out);
 /* Until it is taken: the connection is there and the queue has room. */
-void pair_send(struct net_socket *socket, net_peer peer, const void *head, size_t head_count,
+void pair_send(struct net_socket *socket, uint64_t peer, const void *head, size_t head_count,
                const struct net_body *body);
 
 #endif

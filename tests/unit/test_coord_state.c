@@ -17,14 +17,14 @@ struct world {
     uint64_t number;
     uint32_t sent_count;
     struct {
-        net_peer peer;
+        uint64_t peer;
         struct coord_msg msg;
     } * sent;
 };
 
 static struct world *world;
 
-static void keep(void *context, net_peer peer, const struct coord_msg *msg)
+static void keep(void *context, uint64_t peer, const struct coord_msg *msg)
 {
     ck_assert_uint_lt(world->sent_count, SENT_MAX);
     world->sent[world->sent_count].peer = peer;

@@ -174,7 +174,7 @@ END_TEST
 START_TEST(texts_become_printable_and_names_must_be)
 {
     struct msg msg = {.type = MSG_NACK, .session = 7, .nack = {.lease = 1, .code = NACK_IO}};
-    strcpy(msg.nack.text, "a\x1b[31m\n\xc3\xa9\xff\xe2\x80\xae!");
+    snprintf(msg.nack.text, sizeof(msg.nack.text), "%s", "a\x1b[31m\n\xc3\xa9\xff\xe2\x80\xae!");
     uint8_t frame[MSG_BYTES_MAX];
     struct msg read;
     ck_assert_int_eq(msg_decode(frame, msg_encode(&msg, frame), &read, NULL), OK);
@@ -187,7 +187,7 @@ START_TEST(texts_become_printable_and_names_must_be)
 
     struct random_state random = {test_seed()};
     struct msg hello = random_msg(&random, MSG_HELLO);
-    strcpy(hello.hello.host, "algo\n1");
+    snprintf(hello.hello.host, sizeof(hello.hello.host), "%s", "algo\n1");
     struct err err = {0};
     ck_assert_int_eq(msg_decode(frame, msg_encode(&hello, frame), &read, &err), ERR_PEER_WRONG);
     ck_assert_str_eq(err.message, "HELLO: host: got \"algo?1\" with unprintable bytes shown as ?");

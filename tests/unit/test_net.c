@@ -107,7 +107,7 @@ START_TEST(messages_of_a_peer_keep_their_order)
     for (int i = 0; i < CONNECTIONS; i++) {
         connections[i] = pair_connect(net, net_port(listener), false);
     }
-    net_peer peers[CONNECTIONS] = {0};
+    uint64_t peers[CONNECTIONS] = {0};
     uint32_t seen[CONNECTIONS] = {0};
     atomic_store(&released, 0);
     const struct net_body body = {part, 100000, count_release, &released};
@@ -139,7 +139,7 @@ START_TEST(messages_of_a_peer_keep_their_order)
 END_TEST
 
 /* Fills a queue that nobody reads. Returns how many were taken. */
-static int send_until_full(struct net_socket *socket, net_peer peer, const struct net_body *body)
+static int send_until_full(struct net_socket *socket, uint64_t peer, const struct net_body *body)
 {
     int taken = 0;
     enum status status;
@@ -277,7 +277,7 @@ START_TEST(without_a_connection_nothing_is_taken)
 }
 END_TEST
 
-static enum status send_until_failure(struct net_socket *socket, net_peer peer,
+static enum status send_until_failure(struct net_socket *socket, uint64_t peer,
                                       const struct net_body *body, int *taken)
 {
     const int64_t until = pair_deadline();
@@ -325,7 +325,7 @@ START_TEST(every_body_taken_is_released_once_when_connections_break)
         pair_send(connection, 0, "hello", 5, NULL);
         struct net_message message;
         pair_receive(net, listener, &message);
-        const net_peer peer = message.peer;
+        const uint64_t peer = message.peer;
         net_message_fini(&message);
         for (int i = 0; i < 2 * PAIR_QUEUE; i++) {
             taken += net_send(connection, 0, "x", 1, &body) == OK;

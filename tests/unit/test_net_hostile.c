@@ -37,13 +37,11 @@ static struct raw raw_connect(uint16_t port, const char *name)
 
 static void raw_send(const struct raw *raw, size_t count, int frames)
 {
-    uint8_t *bytes = calloc(1, count);
-    ck_assert_ptr_nonnull(bytes);
+    static uint8_t bytes[NET_MESSAGE_BYTES_MAX + 1];
     for (int i = 0; i < frames; i++) {
         const int sent = zmq_send(raw->zmq, bytes, count, i + 1 < frames ? ZMQ_SNDMORE : 0);
         ck_assert_int_eq(sent, (int)count);
     }
-    free(bytes);
 }
 
 static void raw_close(struct raw *raw)
@@ -88,7 +86,7 @@ START_TEST(a_message_of_too_many_frames_is_refused_and_drained)
         ck_assert_msg(strstr(err.message, "more than two frames") != NULL, "%s", err.message);
         ck_assert_uint_ne(message.peer, 0);
         ck_assert_uint_ne(message.peer, pair.peer);
-        const net_peer wrong = message.peer;
+        const uint64_t wrong = message.peer;
         ck_assert_int_eq(next(&pair, &message, &err), OK);
         ck_assert_uint_eq(message.peer, wrong);
         ck_assert_uint_eq(message.head_count, 11);
@@ -143,7 +141,7 @@ START_TEST(a_frame_over_the_limit_ends_its_link_only)
     struct net_message message;
     ck_assert_int_eq(next(&pair, &message, NULL), OK);
     ck_assert_uint_eq(message.head_count, NET_MESSAGE_BYTES_MAX);
-    const net_peer peer = message.peer;
+    const uint64_t peer = message.peer;
     net_message_fini(&message);
 
     raw_send(&raw, NET_MESSAGE_BYTES_MAX + 1, 1);

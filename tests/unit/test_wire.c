@@ -147,7 +147,7 @@ START_TEST(only_printable_characters_stay)
     };
     for (size_t i = 0; i < ARRAY_LEN(CASES); i++) {
         char text[32];
-        strcpy(text, CASES[i].text);
+        snprintf(text, sizeof(text), "%s", CASES[i].text);
         const bool unchanged = wire_make_printable(text, strlen(text));
         ck_assert_str_eq(text, CASES[i].wanted);
         ck_assert(unchanged == (strcmp(CASES[i].text, CASES[i].wanted) == 0));
