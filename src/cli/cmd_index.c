@@ -10,7 +10,7 @@
 #include "common/clock.h"
 #include "common/index.h"
 #include "common/json.h"
-#include "common/text.h"
+#include "common/option.h"
 
 static const char USAGE[] =
     "usage: headrace index DIR [--data-root ROOT] [--rebuild] [--json]\n"
@@ -37,13 +37,8 @@ struct arguments {
 
 static enum status unknown_option(const char *option, struct err *err)
 {
-    static const char *const NAMES[] = {"--data-root", "--rebuild", "--json"};
-    const char *nearest = NAMES[0];
-    for (size_t i = 1; i < ARRAY_LEN(NAMES); i++) {
-        if (text_distance(option, NAMES[i]) < text_distance(option, nearest)) {
-            nearest = NAMES[i];
-        }
-    }
+    char nearest[16];
+    choice_nearest("--data-root|--rebuild|--json", option, nearest, sizeof(nearest));
     return err_set(err, ERR_USAGE, "unknown option '%s'; did you mean %s?", option, nearest);
 }
 

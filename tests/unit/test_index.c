@@ -702,6 +702,38 @@ START_TEST(a_changing_data_set_can_be_indexed)
 }
 END_TEST
 
+/* Hosts of a cluster open one data set on a shared file system at the same moment. */
+START_TEST(many_may_open_it_at_once)
+{
+    enum { CHILDREN = 6, ROUNDS = 30 };
+    put("d/a/0.jpg", 1);
+    put("d/b/0.jpg", 2);
+    const uint64_t digest = digest_of("d");
+    tree_age(&tree);
+    pid_t children[CHILDREN];
+    for (int c = 0; c < CHILDREN; c++) {
+        children[c] = fork();
+        ck_assert_int_ge(children[c], 0);
+        for (int i = 0; children[c] == 0 && i < ROUNDS; i++) {
+            struct index *index = NULL;
+            if (try_open("d", NULL, i % 2 == 0, &index, NULL) != OK ||
+                index_digest(index) != digest || index_place(index)[0] == '\0') {
+                _exit(1);
+            }
+            index_free(&index);
+        }
+        if (children[c] == 0) {
+            _exit(0);
+        }
+    }
+    for (int c = 0; c < CHILDREN; c++) {
+        int status;
+        ck_assert_int_eq(waitpid(children[c], &status, 0), children[c]);
+        ck_assert_int_eq(status, 0);
+    }
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("index");
@@ -736,6 +768,7 @@ int main(void)
     tcase_add_test(tc, a_cached_index_of_another_folder_is_not_taken);
     tcase_add_test(tc, an_open_index_survives_its_replacement);
     tcase_add_test(tc, a_changing_data_set_can_be_indexed);
+    tcase_add_test(tc, many_may_open_it_at_once);
     suite_add_tcase(suite, tc);
     return suite_main(suite);
 }
