@@ -6,7 +6,7 @@
  *   headrace serve --crash-record FILE [the options that run was given]     one, if it produces
  *   headrace train --local-rank L [the options that run was given]          one per rank
  *
- * in an environment with HEADRACE_REASON_FD=N: a descriptor into which cmd_fail() writes the
+ * in an environment with HR_REASON_FD=N: a descriptor into which cmd_fail() writes the
  * child's last words for the failure file. Children find base, cluster and coordinator as run did.
  */
 #ifndef HEADRACE_CLI_CHILD_H

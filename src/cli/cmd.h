@@ -18,8 +18,11 @@ struct cmd {
 
 extern const struct cmd cmd_bench;
 extern const struct cmd cmd_index;
+extern const struct cmd cmd_local;
+extern const struct cmd cmd_run;
 
-/* Prints "headrace NAME: message" and returns the exit code of err's status. */
+/* Prints "headrace NAME: message", which is also the last word to an agent, and returns the exit
+ * code of err's status. */
 int cmd_fail(const char *name, const struct err *err);
 
 #endif

@@ -4,19 +4,25 @@
 #include <string.h>
 
 #include "cli/cmd.h"
+#include "cli/failure.h"
 #include "common/config.h"
 
 /* clang-format off */
 static const struct cmd *const COMMANDS[] = {
     &cmd_bench,
     &cmd_index,
+    &cmd_local,
+    &cmd_run,
     NULL, /* ends the table */
 };
 /* clang-format on */
 
 int cmd_fail(const char *name, const struct err *err)
 {
-    fprintf(stderr, "headrace %s: %s\n", name, err->message);
+    char line[ERR_MESSAGE_BYTES + 64];
+    snprintf(line, sizeof(line), "headrace %s: %s", name, err->message);
+    fprintf(stderr, "%s\n", line);
+    reason_say(line);
     return status_exit_code(err->status);
 }
 
