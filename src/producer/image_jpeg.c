@@ -302,12 +302,13 @@ static enum status read_crop(struct jpeg *jpeg, struct image_buffer *buffer,
 }
 
 /* Whether pixels are made up: a segment ended early, or the file ended and left coefficients of a
- * multi-scan picture unknown. A missing end marker alone loses nothing. */
+ * multi-scan picture unknown. A missing end marker alone loses nothing, but the arithmetic decoder
+ * does not tell the one from the other. */
 static bool is_cut_short(const struct jpeg *jpeg)
 {
     const struct jpeg_decompress_struct *info = &jpeg->info;
-    if (jpeg->hit_marker || !jpeg->hit_end) {
-        return jpeg->hit_marker;
+    if (jpeg->hit_marker || !jpeg->hit_end || info->arith_code) {
+        return jpeg->hit_marker || jpeg->hit_end;
     }
     for (int c = 0; c < info->num_components; c++) {
         if (info->comp_info[c].quant_table == NULL) {

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "support/picture.h"
 
+#include <setjmp.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -45,6 +46,21 @@ void picture_free(struct picture *picture)
     picture->pixels = NULL;
 }
 
+/* The longest script there is: every coefficient alone, bit by bit. */
+static void every_scan(struct jpeg_compress_struct *info)
+{
+    static jpeg_scan_info scans[4 * 64];
+    int count = 0;
+    for (int low = 3; low >= 0; low--) {
+        for (int k = 0; k < 64; k++) {
+            scans[count++] = (jpeg_scan_info){
+                .comps_in_scan = 1, .Ss = k, .Se = k, .Ah = low == 3 ? 0 : low + 1, .Al = low};
+        }
+    }
+    info->scan_info = scans;
+    info->num_scans = count;
+}
+
 static void one_scan_each(struct jpeg_compress_struct *info)
 {
     static jpeg_scan_info scans[4];
@@ -71,7 +87,9 @@ static void set_kind(struct jpeg_compress_struct *info, const struct jpeg_kind *
     }
     info->arith_code = kind->arithmetic;
     info->restart_in_rows = (int)kind->restart_rows;
-    if (kind->progressive) {
+    if (kind->every_scan) {
+        every_scan(info);
+    } else if (kind->progressive) {
         jpeg_simple_progression(info);
     } else if (kind->scans) {
         one_scan_each(info);
@@ -107,23 +125,52 @@ struct bytes picture_jpeg(const struct picture *picture, const struct jpeg_kind 
     return (struct bytes){data, count};
 }
 
+struct quiet_errors {
+    struct jpeg_error_mgr mgr;
+    jmp_buf failed;
+};
+
+static _Noreturn void give_up(j_common_ptr info)
+{
+    longjmp(((struct quiet_errors *)info->err)->failed, 1);
+}
+
+static void say_nothing(j_common_ptr info, int level)
+{
+}
+
+static void decode_whole(struct jpeg_decompress_struct *info, const uint8_t *bytes, size_t count,
+                         struct picture *out)
+{
+    struct quiet_errors *errors = (struct quiet_errors *)info->err;
+    if (setjmp(errors->failed) != 0) {
+        picture_free(out);
+        return;
+    }
+    jpeg_create_decompress(info);
+    jpeg_mem_src(info, bytes, count);
+    (void)jpeg_read_header(info, TRUE);
+    info->out_color_space = JCS_RGB;
+    (void)jpeg_start_decompress(info);
+    out->width = info->output_width;
+    out->height = info->output_height;
+    out->pixels = must_have(malloc((size_t)out->width * out->height * 3));
+    while (info->output_scanline < info->output_height) {
+        JSAMPROW row = out->pixels + (size_t)info->output_scanline * out->width * 3;
+        (void)jpeg_read_scanlines(info, &row, 1);
+    }
+}
+
 struct picture picture_of_jpeg(const uint8_t *bytes, size_t count)
 {
     struct jpeg_decompress_struct info;
-    struct jpeg_error_mgr errors;
-    info.err = jpeg_std_error(&errors);
-    jpeg_create_decompress(&info);
-    jpeg_mem_src(&info, bytes, count);
-    (void)jpeg_read_header(&info, TRUE);
-    info.out_color_space = JCS_RGB;
-    (void)jpeg_start_decompress(&info);
-    struct picture p = {info.output_width, info.output_height,
-                        must_have(malloc((size_t)info.output_width * info.output_height * 3))};
-    while (info.output_scanline < info.output_height) {
-        JSAMPROW row = p.pixels + (size_t)info.output_scanline * p.width * 3;
-        (void)jpeg_read_scanlines(&info, &row, 1);
-    }
-    (void)jpeg_finish_decompress(&info);
+    struct quiet_errors errors;
+    struct picture out = {0, 0, NULL};
+    memset(&info, 0, sizeof(info));
+    info.err = jpeg_std_error(&errors.mgr);
+    errors.mgr.error_exit = give_up;
+    errors.mgr.emit_message = say_nothing;
+    decode_whole(&info, bytes, count, &out);
     jpeg_destroy_decompress(&info);
-    return p;
+    return out;
 }

@@ -28,6 +28,7 @@ struct jpeg_kind {
     int h[4], v[4];                      /* sampling factors; 0: 1 */
     int quality;                         /* 0: 90 */
     bool progressive, arithmetic, scans; /* scans: sequential, one for each component */
+    bool every_scan;                     /* gray: 64 coefficients in 4 steps each: 256 scans */
     unsigned restart_rows;
 };
 
@@ -38,7 +39,8 @@ struct bytes {
 
 struct bytes picture_jpeg(const struct picture *picture, const struct jpeg_kind *kind);
 
-/* Gray and YCbCr files only; all pixels, with libjpeg's defaults but for RGB output. */
+/* Gray and YCbCr files only; all pixels, with libjpeg's defaults but for RGB output. Warnings are
+ * passed over; pixels is NULL where the library gave up. */
 struct picture picture_of_jpeg(const uint8_t *bytes, size_t count);
 
 #endif
