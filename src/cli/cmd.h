@@ -20,6 +20,7 @@ extern const struct cmd cmd_bench;
 extern const struct cmd cmd_index;
 extern const struct cmd cmd_local;
 extern const struct cmd cmd_run;
+extern const struct cmd cmd_serve;
 
 /* Prints "headrace NAME: message", which is also the last word to an agent, and returns the exit
  * code of err's status. */

@@ -13,6 +13,7 @@ static const struct cmd *const COMMANDS[] = {
     &cmd_index,
     &cmd_local,
     &cmd_run,
+    &cmd_serve,
     NULL, /* ends the table */
 };
 /* clang-format on */

@@ -90,6 +90,10 @@ static enum status set_up_streams(struct server *server, bool rebuild, struct er
         if (set_up_stream(server, s, rebuild, err) != OK) {
             return err_prefix(err, "stream %s", server->options->roster->streams[s].name);
         }
+        char note[TEXT_BYTES_MAX];
+        for (uint32_t i = 0; index_note(server->indexes[s], i, note, sizeof(note)); i++) {
+            log_warn("stream %s: %s", server->streams[s].name, note);
+        }
         log_info("stream %s: %llu samples in %u classes under %s, data set %016llx",
                  server->streams[s].name, (unsigned long long)index_samples(server->indexes[s]),
                  index_classes(server->indexes[s]), index_folder(server->indexes[s]),
