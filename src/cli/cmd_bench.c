@@ -11,6 +11,7 @@ static const struct bench {
     int (*run)(int argc, char **argv);
 } BENCHES[] = {
     {"decode", bench_decode},
+    {"feed", bench_feed},
 };
 
 static const char USAGE[] =
@@ -21,6 +22,15 @@ static const char USAGE[] =
     "fresh\n"
     "  crops. Prints the median of R rounds (default 5) after one to warm up, reading apart.\n"
     "  --threads N   default: the cores that this process may use\n"
+    "\n"
+    "       headrace bench feed DIR [--producers P] [--threads N] [--epochs E] [--batch B]\n"
+    "                           [--step-ms T] [--json]\n"
+    "  The same through real processes and sockets on this machine: P producers (default 1) of N\n"
+    "  decode threads (default: all cores) feed one rank, which takes T ms a step (default 0), for "
+    "E\n"
+    "  epochs (default 5) after one to warm up. CPU time is that of all processes, without their\n"
+    "  start.\n"
+    "\n"
     "  --json        one JSON object instead of text\n";
 
 static int run(int argc, char **argv)

@@ -5,5 +5,6 @@
 #define HEADRACE_CLI_CMD_BENCH_H
 
 int bench_decode(int argc, char **argv);
+int bench_feed(int argc, char **argv);
 
 #endif

@@ -35,9 +35,10 @@ static void print_epoch(FILE *file, const struct report_epoch *epoch)
 {
     fprintf(file,
             "{\"epoch\": %u, \"steps\": %" PRIu64 ", \"loss\": %.17g, \"images_per_s\": %.17g, "
-            "\"wait_share\": %.17g, \"digest\": \"%016" PRIx64 "\", \"bad_samples\": %" PRIu64,
+            "\"wait_share\": %.17g, \"wait_p50_ms\": %.17g, \"wait_p99_ms\": %.17g, "
+            "\"digest\": \"%016" PRIx64 "\", \"bad_samples\": %" PRIu64,
             epoch->epoch, epoch->steps, epoch->loss, epoch->images_per_s, epoch->wait_share,
-            epoch->digest, epoch->bad_samples);
+            epoch->wait_p50_ms, epoch->wait_p99_ms, epoch->digest, epoch->bad_samples);
     if (epoch->evaluated) {
         fprintf(file, ", \"accuracy\": %.17g, \"eval_digest\": \"%016" PRIx64 "\"}",
                 epoch->accuracy, epoch->eval_digest);
@@ -110,6 +111,8 @@ static bool read_epoch(const struct json *json, struct report_epoch *out)
         !get_number(json, "loss", &out->loss) ||
         !get_number(json, "images_per_s", &out->images_per_s) ||
         !get_number(json, "wait_share", &out->wait_share) ||
+        !get_number(json, "wait_p50_ms", &out->wait_p50_ms) ||
+        !get_number(json, "wait_p99_ms", &out->wait_p99_ms) ||
         !get_digest(json, "digest", &out->digest)) {
         return false;
     }

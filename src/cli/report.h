@@ -5,8 +5,9 @@
  * read it:
  *
  *   {"version": 1, "world": 2, "epochs": [{"epoch": 1, "steps": 62, "loss": 0.4, "accuracy": 0.97,
- *     "images_per_s": 812.5, "wait_share": 0.03, "digest": "0123456789abcdef",
- *     "eval_digest": "...", "bad_samples": 0}, ...], "stopped": false}
+ *     "images_per_s": 812.5, "wait_share": 0.03, "wait_p50_ms": 0.1,
+ *     "wait_p99_ms": 2.5, "digest": "0123456789abcdef", "eval_digest": "...", "bad_samples": 0},
+ * ...], "stopped": false}
  */
 #ifndef HEADRACE_CLI_REPORT_H
 #define HEADRACE_CLI_REPORT_H
@@ -20,9 +21,10 @@ struct report_epoch {
     bool evaluated;  /* else the next two are not known: null */
     double accuracy; /* on the eval stream, 0 to 1 */
     uint64_t eval_digest;
-    double images_per_s; /* of all ranks, over the epoch's training */
-    double wait_share;   /* of the ranks' time spent waiting for data, 0 to 1 */
-    uint64_t digest;     /* of the train stream, summed over ranks */
+    double images_per_s;             /* of all ranks, over the epoch's training */
+    double wait_share;               /* of the ranks' time spent waiting for data, 0 to 1 */
+    double wait_p50_ms, wait_p99_ms; /* of rank 0, for one batch */
+    uint64_t digest;                 /* of the train stream, summed over ranks */
     uint64_t bad_samples;
 };
 
