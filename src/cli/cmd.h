@@ -17,6 +17,7 @@ struct cmd {
 };
 
 extern const struct cmd cmd_bench;
+extern const struct cmd cmd_env;
 extern const struct cmd cmd_index;
 extern const struct cmd cmd_local;
 extern const struct cmd cmd_run;

@@ -10,6 +10,7 @@
 /* clang-format off */
 static const struct cmd *const COMMANDS[] = {
     &cmd_bench,
+    &cmd_env,
     &cmd_index,
     &cmd_local,
     &cmd_run,

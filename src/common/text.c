@@ -153,6 +153,61 @@ size_t text_length(const char *text)
     return count;
 }
 
+/* As the system's bytes have it: neither a surrogate nor a long NUL is UTF-8. */
+static int32_t decode_strict(const char **at, const char *end)
+{
+    const char *first = *at;
+    const int32_t point = text_decode(at, end);
+    if (point > 0 && !text_is_surrogate(point)) {
+        return point;
+    }
+    *at = first;
+    return -1;
+}
+
+void text_from_bytes(const char *bytes, char *out, size_t size)
+{
+    const char *end = bytes + strlen(bytes);
+    size_t len = 0;
+    while (bytes < end) {
+        char encoded[POINT_BYTES_MAX];
+        int32_t point = decode_strict(&bytes, end);
+        if (point < 0) {
+            point = 0xDC00 | (unsigned char)*bytes++;
+        }
+        const size_t count = text_encode(encoded, (uint32_t)point);
+        if (len + count >= size) {
+            break;
+        }
+        memcpy(out + len, encoded, count);
+        len += count;
+    }
+    out[len] = '\0';
+}
+
+bool text_to_bytes(char *text)
+{
+    const char *at = text;
+    const char *end = text + strlen(text);
+    char *target = text;
+    while (at < end) {
+        const char *first = at;
+        const int32_t point = text_decode(&at, end);
+        const bool is_byte = point >= 0xDC80 && point <= 0xDCFF;
+        if (point <= 0 || (text_is_surrogate(point) && !is_byte)) {
+            return false;
+        }
+        if (is_byte) {
+            *target++ = (char)(point & 0xFF);
+            continue;
+        }
+        memmove(target, first, (size_t)(at - first));
+        target += at - first;
+    }
+    *target = '\0';
+    return true;
+}
+
 static uint32_t min3(uint32_t a, uint32_t b, uint32_t c)
 {
     const uint32_t low = a < b ? a : b;

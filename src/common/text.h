@@ -30,6 +30,15 @@ int text_compare_natural(const char *a, const char *b);
 /* Number of code points; every byte that is none counts as one. */
 size_t text_length(const char *text);
 
+/*
+ * Between texts and the bytes of the system (paths, environment), as Python's surrogateescape: a
+ * byte that is no UTF-8 is the surrogate U+DC00 + byte. text_from_bytes cuts where out is full;
+ * three times the bytes and a NUL always suffice. text_to_bytes works in place; false: the text
+ * holds a U+0000 or another surrogate, which no bytes stand for.
+ */
+void text_from_bytes(const char *bytes, char *out, size_t size);
+MUST_USE bool text_to_bytes(char *text);
+
 /* The edit distance (insert, delete, replace) that picks the name to suggest for a misspelt one;
  * names are cut at 63 bytes. */
 uint32_t text_distance(const char *a, const char *b);
