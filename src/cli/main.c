@@ -6,6 +6,7 @@
 #include "cli/cmd.h"
 #include "cli/failure.h"
 #include "common/config.h"
+#include "common/net.h"
 
 /* clang-format off */
 static const struct cmd *const COMMANDS[] = {
@@ -68,6 +69,7 @@ int main(int argc, char **argv)
             fputs(COMMANDS[i]->usage, stdout);
             return EXIT_OK;
         }
+        net_keep_memory();
         return COMMANDS[i]->run(argc - 1, argv + 1);
     }
     fprintf(stderr, "headrace: unknown command '%s'; see headrace --help\n", argv[1]);

@@ -41,6 +41,14 @@ MUST_USE enum status net_new(const struct net_options *options, struct net **out
  */
 void net_free(struct net **net);
 
+/*
+ * ZeroMQ allocates every part that it receives, and glibc gives the memory back to the system with
+ * nearly every free, so each part costs a page fault per 4 KiB. This tells malloc to keep it:
+ * process-wide, so only for processes that are ours, at their start. Measured: receiving took
+ * 0.056 instead of 0.082 CPU seconds per 1,000 images of 150,528 bytes (tests/bench/net_loop).
+ */
+void net_keep_memory(void);
+
 struct net_socket_options {
     const char *address; /* numeric; a listener binds exactly this one */
     uint16_t port;       /* 0, listeners only: any free one */

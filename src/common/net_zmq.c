@@ -11,6 +11,7 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <limits.h>
+#include <malloc.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -37,7 +38,9 @@ enum {
     EVENTS_MAX = 16,        /* monitor events kept per socket */
     DRAIN_FRAMES_MAX = 64,  /* of a message with too many frames, per call */
     DESCRIPTORS_OTHER = 64, /* of the process, besides links */
-    ROUTING_ID_BYTES = 5,   /* 0, then a counter: what a ROUTER gives a peer without a name */
+    MALLOC_KEPT_BYTES = 1 << 28, /* free memory at the end of a heap; a bound, not a demand: no
+                                    more than was in use at once */
+    ROUTING_ID_BYTES = 5,        /* 0, then a counter: what a ROUTER gives a peer without a name */
 };
 
 struct net {
@@ -111,6 +114,13 @@ static enum status size_context(void *context, const struct net_options *options
     CHECK(zmq_ctx_set(context, ZMQ_IO_THREADS, options->io_threads) == 0);
     CHECK(zmq_ctx_set(context, ZMQ_BLOCKY, 0) == 0);
     return OK;
+}
+
+void net_keep_memory(void)
+{
+    /* Refused under sanitizers, whose malloc is another; it is only a matter of speed. */
+    (void)mallopt(M_MMAP_THRESHOLD, 4 * NET_MESSAGE_BYTES_MAX);
+    (void)mallopt(M_TRIM_THRESHOLD, MALLOC_KEPT_BYTES);
 }
 
 enum status net_new(const struct net_options *options, struct net **out, struct err *err)

@@ -5,10 +5,11 @@
  * body frames without a copy, a ROUTER receives them; XXH3-128 of every body on both sides. Prints
  * one JSON object; CPU time is that of both processes, all threads, after a warm-up.
  *
- *   net_loop [--images N] [--image-bytes N] [--part-images N] [--copy]
+ *   net_loop [--images N] [--image-bytes N] [--part-images N] [--copy] [--keep-memory]
  *
  * --copy: the receiver copies every body to a slot, checksum in the same pass, as the client does;
- * without it the bytes stay where libzmq put them.
+ * without it the bytes stay where libzmq put them. --keep-memory: malloc as our own processes set
+ * it (net_keep_memory); without it, as it is.
  */
 #include <errno.h>
 #include <getopt.h>
@@ -197,6 +198,7 @@ int main(int argc, char **argv)
                                             {"image-bytes", required_argument, NULL, 's'},
                                             {"part-images", required_argument, NULL, 'p'},
                                             {"copy", no_argument, NULL, 'c'},
+                                            {"keep-memory", no_argument, NULL, 'k'},
                                             {0}};
     long images = 30000, image_bytes = 224L * 224 * 3, part_images = 6;
     struct loop loop = {.copy = false};
@@ -213,6 +215,9 @@ int main(int argc, char **argv)
             break;
         case 'c':
             loop.copy = true;
+            break;
+        case 'k':
+            net_keep_memory();
             break;
         default:
             return EXIT_USAGE;
