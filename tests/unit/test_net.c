@@ -290,7 +290,8 @@ static double faults_per_part(void)
 
 START_TEST(kept_memory_saves_page_faults)
 {
-    if (getenv("HR_SANITIZE") != NULL && getenv("HR_SANITIZE")[0] != '\0') {
+    const char *sanitizer = getenv("HR_SANITIZE");
+    if (sanitizer != NULL && sanitizer[0] != '\0') {
         printf("SKIP kept_memory_saves_page_faults: a sanitizer's malloc\n");
         return;
     }
