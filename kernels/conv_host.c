@@ -125,12 +125,16 @@ static void scatter_add(const struct conv *conv, const float *patches, size_t fi
     }
 }
 
-void conv_host(const struct conv *conv, const float *in, const float *weights, float *out,
-               float *scratch)
+void conv_host(const struct conv *conv, const float *in, const float *weights, const float *bias,
+               float *out, float *scratch)
 {
     const size_t total = positions(conv);
     for (size_t first = 0; first < total; first += BLOCK) {
         const size_t count = total - first < BLOCK ? total - first : BLOCK;
+        float *block = out + first * conv->filters;
+        for (size_t p = 0; p < count; p++) {
+            memcpy(block + p * conv->filters, bias, conv->filters * sizeof(float));
+        }
         gather(conv, in, first, count, scratch);
         gemm_host(&(struct gemm){
             .m = count,
@@ -142,19 +146,25 @@ void conv_host(const struct conv *conv, const float *in, const float *weights, f
             .b = weights,
             .b_row = conv->filters,
             .b_column = 1,
-            .c = out + first * conv->filters,
+            .c = block,
             .c_row = conv->filters,
-            .accumulate = false,
+            .accumulate = true,
         });
     }
 }
 
 void conv_weights_gradient_host(const struct conv *conv, const float *in, const float *d_out,
-                                float *d_weights, float *scratch)
+                                float *d_weights, float *d_bias, float *scratch)
 {
     const size_t total = positions(conv);
     for (size_t first = 0; first < total; first += BLOCK) {
         const size_t count = total - first < BLOCK ? total - first : BLOCK;
+        const float *block = d_out + first * conv->filters;
+        for (size_t p = 0; p < count; p++) {
+            for (size_t f = 0; f < conv->filters; f++) {
+                d_bias[f] += block[p * conv->filters + f];
+            }
+        }
         gather(conv, in, first, count, scratch);
         gemm_host(&(struct gemm){
             .m = patch_floats(conv),
@@ -163,7 +173,7 @@ void conv_weights_gradient_host(const struct conv *conv, const float *in, const 
             .a = scratch,
             .a_row = 1,
             .a_column = patch_floats(conv),
-            .b = d_out + first * conv->filters,
+            .b = block,
             .b_row = conv->filters,
             .b_column = 1,
             .c = d_weights,

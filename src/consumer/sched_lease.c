@@ -37,24 +37,18 @@ static void credit(struct sched_session *session, struct sched_lease *lease, uin
     session->in_flight_bytes -= part;
 }
 
-/* A step that expired before may hold a sample that takes longer than any measured one, and a
- * CANCEL would stop each try halfway: so the time doubles. It is the step's, not the producer's:
- * one that hangs for ever is not to be waited for longer and longer. */
 static int64_t lease_time_ns(const struct sched *sched, const struct sched_producer *producer,
-                             const struct sched_lease *lease)
+                             uint64_t bytes)
 {
-    if (sched_lacks(sched, SCHED_MUTANT_NO_EXPIRY)) {
-        return INT64_MAX / 4;
-    }
     double ns = 0;
     if (!sched_lacks(sched, SCHED_MUTANT_NO_SERVICE_TIME)) {
-        ns = LEASE_FACTOR * producer->ns_per_byte * (double)lease->bytes;
+        ns = LEASE_FACTOR * producer->ns_per_byte * (double)bytes;
     }
     const double min = (double)sched->options.lease_min_ns;
     if (ns < min && !sched_lacks(sched, SCHED_MUTANT_NO_LEASE_MIN)) {
         ns = min;
     }
-    const uint32_t patience = lease->patience < PATIENCE_MAX ? lease->patience : PATIENCE_MAX;
+    const uint32_t patience = producer->patience < PATIENCE_MAX ? producer->patience : PATIENCE_MAX;
     if (!sched_lacks(sched, SCHED_MUTANT_NO_PATIENCE)) {
         ns *= (double)(1U << patience);
     }
@@ -68,7 +62,7 @@ static int64_t lease_expiry_ns(const struct sched *sched, const struct sched_ses
 {
     const int64_t since =
         session->progress_ns > lease->granted_ns ? session->progress_ns : lease->granted_ns;
-    return since + lease_time_ns(sched, &sched->producers[session->producer], lease);
+    return since + lease_time_ns(sched, &sched->producers[session->producer], lease->bytes);
 }
 
 /* The step no longer counts on this lease. */
@@ -106,7 +100,6 @@ struct sched_lease *sched_lease_new(struct sched *sched, struct sched_session *s
         .stream = stream,
         .gstep = gstep,
         .granted_ns = sched->now_ns,
-        .patience = step->expiries,
         .live = true,
     };
     sched_window_missing(sched, stream, step, &lease->first_part, &lease->part_count);
@@ -211,7 +204,6 @@ static void expire(struct sched *sched, struct sched_session *session, struct sc
 {
     const struct sched_producer *producer = &sched->producers[session->producer];
     sched->stats.expiries++;
-    sched_window_step(sched, lease->stream, lease->gstep)->expiries++;
     sched_say_text(
         sched, SCHED_LOG, session,
         "%s/%u: step %" PRIu64 " of stream %s: no progress for %" PRId64
@@ -231,7 +223,8 @@ static void expire(struct sched *sched, struct sched_session *session, struct sc
 
 void sched_lease_expire(struct sched *sched, struct sched_session *session)
 {
-    if (session->leases_live == 0 || sched->now_ns < session->expiry_ns) {
+    if (session->leases_live == 0 || sched->now_ns < session->expiry_ns ||
+        sched_lacks(sched, SCHED_MUTANT_NO_EXPIRY)) {
         return;
     }
     bool any = false;
@@ -251,7 +244,9 @@ void sched_lease_expire(struct sched *sched, struct sched_session *session)
     }
     session->expiry_ns = next_ns;
     if (any) {
-        sched_lease_fail(sched, &sched->producers[session->producer]);
+        struct sched_producer *producer = &sched->producers[session->producer];
+        sched_lease_fail(sched, producer);
+        producer->patience++;
         if (sched_lacks(sched, SCHED_MUTANT_STALLED_ENDED)) {
             sched_session_end(sched, session, true, "no progress");
         }

@@ -13,7 +13,6 @@
 #include <unistd.h>
 
 #include "common/clock.h"
-#include "common/thread.h"
 #include "producer/work_internal.h"
 
 /* ---- results ---- */
@@ -477,13 +476,12 @@ static enum status start_threads(struct work *work, struct err *err)
             return err_set(err, ERR_RESOURCE, "threads: out of memory");
         }
         *start = (struct work_thread_start){work, i < readers ? i : i - readers};
-        const bool reads = i < readers;
-        const enum status status =
-            thread_start(reads ? "hr-read" : "hr-decode", reads ? work_reader : work_decoder, start,
-                         &work->threads[i], err);
-        if (status != OK) {
+        const int failed = pthread_create(&work->threads[i], NULL,
+                                          i < readers ? work_reader : work_decoder, start);
+        if (failed != 0) {
             free(start);
-            return status;
+            errno = failed;
+            return err_errno(err, ERR_RESOURCE, "thread %u of %u", i + 1, count);
         }
         work->threads_started++;
     }
