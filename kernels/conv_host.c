@@ -125,16 +125,12 @@ static void scatter_add(const struct conv *conv, const float *patches, size_t fi
     }
 }
 
-void conv_host(const struct conv *conv, const float *in, const float *weights, const float *bias,
-               float *out, float *scratch)
+void conv_host(const struct conv *conv, const float *in, const float *weights, float *out,
+               float *scratch)
 {
     const size_t total = positions(conv);
     for (size_t first = 0; first < total; first += BLOCK) {
         const size_t count = total - first < BLOCK ? total - first : BLOCK;
-        float *block = out + first * conv->filters;
-        for (size_t p = 0; p < count; p++) {
-            memcpy(block + p * conv->filters, bias, conv->filters * sizeof(float));
-        }
         gather(conv, in, first, count, scratch);
         gemm_host(&(struct gemm){
             .m = count,
@@ -146,25 +142,19 @@ void conv_host(const struct conv *conv, const float *in, const float *weights, c
             .b = weights,
             .b_row = conv->filters,
             .b_column = 1,
-            .c = block,
+            .c = out + first * conv->filters,
             .c_row = conv->filters,
-            .accumulate = true,
+            .accumulate = false,
         });
     }
 }
 
 void conv_weights_gradient_host(const struct conv *conv, const float *in, const float *d_out,
-                                float *d_weights, float *d_bias, float *scratch)
+                                float *d_weights, float *scratch)
 {
     const size_t total = positions(conv);
     for (size_t first = 0; first < total; first += BLOCK) {
         const size_t count = total - first < BLOCK ? total - first : BLOCK;
-        const float *block = d_out + first * conv->filters;
-        for (size_t p = 0; p < count; p++) {
-            for (size_t f = 0; f < conv->filters; f++) {
-                d_bias[f] += block[p * conv->filters + f];
-            }
-        }
         gather(conv, in, first, count, scratch);
         gemm_host(&(struct gemm){
             .m = patch_floats(conv),
@@ -173,7 +163,7 @@ void conv_weights_gradient_host(const struct conv *conv, const float *in, const 
             .a = scratch,
             .a_row = 1,
             .a_column = patch_floats(conv),
-            .b = block,
+            .b = d_out + first * conv->filters,
             .b_row = conv->filters,
             .b_column = 1,
             .c = d_weights,

@@ -42,7 +42,7 @@ void gemm_host(const struct gemm *gemm);
  * A convolution: kernel x kernel, odd; zeros for padding, kernel / 2 on every side; so it gives
  * conv_side(height) x conv_side(width) positions. The input is height x width x channels, or with
  * `planar` channels x height x width; the output is always positions x filters. Weights are
- * [kernel][kernel][channels][filters], bias [filters].
+ * [kernel][kernel][channels][filters].
  */
 struct conv {
     size_t height, width, channels;
@@ -50,29 +50,48 @@ struct conv {
     bool planar;
 };
 size_t conv_side(const struct conv *conv, size_t input_side);
-size_t conv_weights(const struct conv *conv); /* how many, without the bias */
+size_t conv_weights(const struct conv *conv); /* how many */
 size_t conv_scratch(const struct conv *conv); /* floats the functions below need to work in */
 
-/* out[p][f] = bias[f] + sum over (ky, kx, c); padding takes part as zero. */
-void conv_host(const struct conv *conv, const float *in, const float *weights, const float *bias,
-               float *out, float *scratch);
+/* out[p][f] = 0 + sum over (ky, kx, c); padding takes part as zero. */
+void conv_host(const struct conv *conv, const float *in, const float *weights, float *out,
+               float *scratch);
 
-/* Adds to *d_weights and *d_bias, over p, the derivative by the weights, given that by the
- * output. */
+/* Adds to *d_weights, over p, the derivative by the weights, given that by the output. */
 void conv_weights_gradient_host(const struct conv *conv, const float *in, const float *d_out,
-                                float *d_weights, float *d_bias, float *scratch);
+                                float *d_weights, float *scratch);
 
 /* d_in[y][x][c] = 0 + sum over the positions p that see (y, x) of the sum over f. Not for planar
  * input. */
 void conv_input_gradient_host(const struct conv *conv, const float *weights, const float *d_out,
                               float *d_in, float *scratch);
 
-/* In place: values < 0 become 0 (a NaN stays); and d_out becomes 0 where out is 0. */
-void relu_host(float *values, size_t count);
-void relu_gradient_host(const float *out, float *d_out, size_t count);
+/* Below, arrays are positions x channels. */
 
-/* in is positions x channels: out[c] = (0 + sum over p) * (1 / positions); d_in[p][c] = d_out[c] *
- * (1 / positions). */
+/*
+ * Every channel gets mean 0 and variance 1 over the positions of its picture: out = (in - mean) *
+ * inverse, with mean = (0 + sum over p) * (1 / positions), likewise the variance from (in - mean)
+ * squared, inverse = 1 / sqrt(variance + CHANNEL_NORM_FLOOR). in may be out. inverse has room for
+ * the channels, scratch for twice as many.
+ */
+#define CHANNEL_NORM_FLOOR 1e-3F
+void channel_norm_host(const float *in, size_t positions, size_t channels, float *out,
+                       float *inverse, float *scratch);
+
+/* In place: d becomes ((d - mean of d) - out * mean of (d * out)) * inverse, with out and inverse
+ * as channel_norm_host wrote them and means as there. */
+void channel_norm_gradient_host(const float *out, const float *inverse, size_t positions,
+                                size_t channels, float *d, float *scratch);
+
+/* out = in + bias[c], or 0 where that is < 0 (a NaN stays). in may be out. */
+void bias_relu_host(const float *in, const float *bias, size_t positions, size_t channels,
+                    float *out);
+
+/* In place: d becomes 0 where out is 0. Then adds d to *d_bias, over p. */
+void bias_relu_gradient_host(const float *out, size_t positions, size_t channels, float *d,
+                             float *d_bias);
+
+/* out[c] = (0 + sum over p) * (1 / positions); d_in[p][c] = d_out[c] * (1 / positions). */
 void mean_pool_host(const float *in, size_t positions, size_t channels, float *out);
 void mean_pool_gradient_host(const float *d_out, size_t positions, size_t channels, float *d_in);
 

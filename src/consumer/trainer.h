@@ -19,6 +19,8 @@ struct trainer_options {
     const struct layout *layout; /* of the train stream; borrowed */
     uint32_t classes;
     uint32_t world;
+    uint64_t steps; /* of the whole job, all epochs of the train stream: over them the learning rate
+                       falls to 0; 0: it stays */
     const struct coll_ops *coll_ops;
     struct coll *coll;
 };
@@ -40,7 +42,7 @@ struct trainer_ops {
     enum status (*open)(const struct trainer_options *options, struct trainer **out,
                         struct err *err);
     /* Forward, backward, allreduce of the gradients, update. ERR_DATA: a label outside 0..classes-1
-     * (no labels). */
+     * (no labels). ERR_CONFIG: training has diverged; on all ranks at the same step. */
     enum status (*step)(struct trainer *trainer, const struct trainer_batch *batch,
                         struct trainer_result *out, struct err *err);
     /* Forward only. */

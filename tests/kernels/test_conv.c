@@ -43,7 +43,7 @@ static void for_each_tap(const struct conv *s, visit_fn visit, void *data)
 }
 
 struct arrays {
-    float *in, *weights, *bias, *out, *d_out, *d_weights, *d_bias, *d_in;
+    float *in, *weights, *out, *d_out, *d_weights, *d_in;
 };
 
 static void visit_forward(const struct conv *s, size_t p, ptrdiff_t input, size_t weight,
@@ -87,34 +87,25 @@ static void check_shape(const struct conv *s, uint64_t *state)
     struct arrays want = {
         .in = guarded_random(inputs, state),
         .weights = guarded_random(conv_weights(s), state),
-        .bias = guarded_random(s->filters, state),
         .out = guarded_new(outputs),
         .d_out = guarded_random(outputs, state),
         .d_weights = guarded_random(conv_weights(s), state),
-        .d_bias = guarded_random(s->filters, state),
         .d_in = guarded_new(inputs),
     };
     struct arrays got = want;
     got.out = guarded_new(outputs);
     got.d_weights = guarded_copy(want.d_weights, conv_weights(s));
-    got.d_bias = guarded_copy(want.d_bias, s->filters);
     got.d_in = guarded_new(inputs);
     float *scratch = guarded_new(conv_scratch(s));
 
-    for (size_t i = 0; i < outputs; i++) {
-        want.out[i] = want.bias[i % s->filters];
-    }
+    memset(want.out, 0, outputs * sizeof(float));
     for_each_tap(s, visit_forward, &want);
-    conv_host(s, want.in, want.weights, want.bias, got.out, scratch);
+    conv_host(s, want.in, want.weights, got.out, scratch);
     assert_floats_equal(got.out, want.out, outputs);
 
     for_each_tap(s, visit_weights, &want);
-    for (size_t i = 0; i < outputs; i++) {
-        want.d_bias[i % s->filters] += want.d_out[i];
-    }
-    conv_weights_gradient_host(s, want.in, want.d_out, got.d_weights, got.d_bias, scratch);
+    conv_weights_gradient_host(s, want.in, want.d_out, got.d_weights, scratch);
     assert_floats_equal(got.d_weights, want.d_weights, conv_weights(s));
-    assert_floats_equal(got.d_bias, want.d_bias, s->filters);
 
     if (!s->planar) {
         memset(want.d_in, 0, inputs * sizeof(float));
@@ -126,15 +117,12 @@ static void check_shape(const struct conv *s, uint64_t *state)
     guarded_free(scratch, conv_scratch(s));
     guarded_free(got.out, outputs);
     guarded_free(got.d_weights, conv_weights(s));
-    guarded_free(got.d_bias, s->filters);
     guarded_free(got.d_in, inputs);
     guarded_free(want.in, inputs);
     guarded_free(want.weights, conv_weights(s));
-    guarded_free(want.bias, s->filters);
     guarded_free(want.out, outputs);
     guarded_free(want.d_out, outputs);
     guarded_free(want.d_weights, conv_weights(s));
-    guarded_free(want.d_bias, s->filters);
     guarded_free(want.d_in, inputs);
 }
 
