@@ -31,7 +31,7 @@ enum {
     CRASH_REPORT_MS = 5000,
     BACKOFF_MIN_MS = 100, /* before a producer is started again; doubles up to */
     BACKOFF_MAX_MS = 5000,
-    SERVER_GRACE_MS = 3000, /* for members to say BYE */
+    SERVER_GRACE_MS = 8000, /* for members to say BYE, and late hosts to hear the end */
 };
 
 enum phase { PHASE_RUNNING, PHASE_STOPPING, PHASE_DONE, PHASE_FAILED };

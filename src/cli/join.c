@@ -35,7 +35,8 @@ enum status member_load(int argc, char **argv, const char *suffix, struct member
     const enum status status = cluster_load(cluster_base(), &out->config, &out->cluster, err);
     if (status != OK) {
         config_fini(&out->config);
-        return status;
+        /* Without a cluster file this is no host of a job: nothing is missing in its data. */
+        return status == ERR_MISSING ? err_restate(err, ERR_CONFIG) : status;
     }
     out->host = &out->cluster.hosts[out->cluster.current];
     char who[HOST_BYTES_MAX + 32];

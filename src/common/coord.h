@@ -65,8 +65,9 @@ struct coord_server_options {
 };
 MUST_USE enum status coord_server_start(const struct coord_server_options *options,
                                         struct coord_server **out, struct err *err);
-/* The job is over when every trainer host's agent has said DONE; waits until all members have said
- * BYE or deadline_ns. */
+/* Ends the server once every host of the cluster has been there to hear how the job ended and all
+ * members have said BYE, or at deadline_ns. (The job is over when every trainer host's agent has
+ * said DONE, or anybody FAIL.) */
 void coord_server_stop(struct coord_server **server, int64_t deadline_ns);
 
 /* ---- client ---- */

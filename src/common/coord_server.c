@@ -20,7 +20,8 @@
 
 enum {
     TICK_MS = 100,
-    PROGRESS_S = 15,      /* between lines that say whom the job waits for */
+    PRESENT_MS = 1500, /* three PINGs: who was not heard for so long is not waited for at the end */
+    PROGRESS_S = 15,   /* between lines that say whom the job waits for */
     QUEUE_MESSAGES = 256, /* per member; what does not fit is asked for again */
     RANKS_PER_HOST = 64,  /* for the size of tables, where the configuration does not say */
     OUTSIDE_PEERS = 256,  /* producers from outside, and connections made again */
@@ -118,7 +119,8 @@ static bool may_end(const struct coord_server *server, int64_t now_ns)
 {
     const int64_t deadline_ns = server->stop_deadline_ns;
     return deadline_ns != 0 &&
-           (now_ns >= deadline_ns || coord_state_member_count(server->state) == 0);
+           (now_ns >= deadline_ns ||
+            coord_state_all_told(server->state, now_ns, PRESENT_MS * NS_PER_MS));
 }
 
 static void *run(void *context)

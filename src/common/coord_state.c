@@ -74,6 +74,21 @@ uint32_t coord_state_member_count(const struct coord_state *state)
     return state->member_count;
 }
 
+bool coord_state_all_told(const struct coord_state *state, int64_t now_ns, int64_t quiet_ns)
+{
+    for (uint32_t i = 0; i < state->options.cluster->host_count; i++) {
+        if (!state->hosts[i].agent_seen) {
+            return false;
+        }
+    }
+    for (uint32_t i = 0; i < state->member_count; i++) {
+        if (now_ns - state->members[i]->heard_ns <= quiet_ns) {
+            return false;
+        }
+    }
+    return true;
+}
+
 void job_fail(struct coord_state *state, int code, const char *text)
 {
     if (coord_state_over(state)) {
@@ -158,7 +173,9 @@ void job_check_producers(struct coord_state *state)
         }
     }
     for (uint32_t i = 0; i < state->member_count; i++) {
-        if (state->members[i]->join.kind == COORD_PRODUCER) {
+        const struct coord_member *member = state->members[i];
+        /* Those of the cluster's hosts have ended, also where their silence is not yet noticed. */
+        if (member->join.kind == COORD_PRODUCER && member->host < 0) {
             return;
         }
     }

@@ -55,6 +55,9 @@ void coord_state_tick(struct coord_state *state, int64_t now_ns);
 /* The log ends with DONE or FAIL. */
 bool coord_state_over(const struct coord_state *state);
 uint32_t coord_state_member_count(const struct coord_state *state);
+/* Nobody is left to be told how the job ended: every host has been here, and no member was heard
+ * within the last quiet_ns. */
+bool coord_state_all_told(const struct coord_state *state, int64_t now_ns, int64_t quiet_ns);
 /* Whom a job in WAITING waits for: "algo-3, ranks of algo-4"; empty: nobody. */
 void coord_state_waiting(const struct coord_state *state, char *out, size_t bytes);
 

@@ -28,10 +28,10 @@ enum msg_type {
 struct msg_hello { /* the only message without a session */
     uint64_t job;  /* hash of the job's name and start; from the roster */
     char host[HOST_BYTES_MAX];
-    uint32_t index;          /* of this producer process on its host */
-    uint64_t instance;       /* random, new with every process */
-    uint32_t attempt;        /* new each time the producer drops its session on this connection */
-    uint64_t fingerprint;    /* decode fingerprint */
+    uint32_t index;       /* of this producer process on its host */
+    uint64_t instance;    /* random, new with every process */
+    uint32_t attempt;     /* one higher each time the producer drops its session with this rank */
+    uint64_t fingerprint; /* decode fingerprint */
     uint64_t capacity_bytes; /* batch bytes it can hold for this rank */
     uint32_t stream_count;
     struct {

@@ -90,6 +90,12 @@ struct sched *sched_init(void *memory, const struct sched_options *options, int6
     memset(memory, 0, sched_bytes(options));
     struct sched *sched = memory;
     sched->options = *options;
+    if (sched_lacks(sched, SCHED_MUTANT_NO_SILENCE)) {
+        sched->options.peer_timeout_ns = INT64_MAX / 4;
+    }
+    if (sched_lacks(sched, SCHED_MUTANT_NO_STARVE)) {
+        sched->options.starve_timeout_ns = INT64_MAX / 4;
+    }
     sched->now_ns = now_ns;
     sched->progress_ns = now_ns;
     sched->leases_max = leases_max(options);
@@ -163,6 +169,10 @@ void sched_on_send_failed(struct sched *sched, uint64_t peer, const struct msg *
     if (session == NULL) {
         return;
     }
+    if (msg->type == MSG_WELCOME && !session->answered) {
+        sched_session_unwelcome(sched, session);
+        return;
+    }
     sched_session_pause(sched, session);
     if (msg->type != MSG_GRANT) {
         return;
@@ -197,8 +207,7 @@ static void last_seen(const struct sched *sched, char *out, size_t room)
 static void check_starved(struct sched *sched)
 {
     if (sched->failed != OK || sched->finishing || !sched_window_is_waiting(sched) ||
-        sched->now_ns - sched->progress_ns < sched->options.starve_timeout_ns ||
-        sched_lacks(sched, SCHED_MUTANT_NO_STARVE)) {
+        sched->now_ns - sched->progress_ns < sched->options.starve_timeout_ns) {
         return;
     }
     char seen[TEXT_BYTES_MAX / 2];

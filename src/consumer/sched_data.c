@@ -102,7 +102,6 @@ static void part_good(struct sched *sched, struct sched_producer *producer,
     sched->stats.parts_written++;
     sched->progress_ns = sched->now_ns;
     producer->failure = 0;
-    producer->patience = 0;
     sched_window_write(sched, data->stream, step, data->part);
 }
 

@@ -24,7 +24,7 @@
 enum {
     LIVE_MAX = 2,      /* leases that count for a step at one time */
     LEASE_FACTOR = 4,  /* lease time in measured service times */
-    PATIENCE_MAX = 6,  /* a lease time is doubled at most so often */
+    PATIENCE_MAX = 8,  /* a lease time is doubled at most so often */
     HEDGE_FACTOR = 2,  /* a step is late when its lease is older than so many mean leases */
     NACKS_MAX = 16,    /* I/O NACKs of one step that end the job when no producer does better */
     ANSWERS_MAX = 32,  /* answers to connections without a session that wait to be sent */
@@ -39,12 +39,10 @@ struct sched_producer {
     bool local;
     uint64_t instance; /* what its last session was begun with */
     uint32_t attempt;
-    uint64_t peer;
     uint64_t session_id; /* that session, perhaps dead by now */
     uint32_t session;    /* where it lies while it lives, else NONE */
     int64_t seen_ns;
     uint64_t failure;   /* when it failed last, in failures; 0: wrote a part since */
-    uint32_t patience;  /* expiries since a part of it was written */
     double ns_per_byte; /* measured service time; 0: none yet */
 };
 
@@ -59,6 +57,7 @@ enum {
 struct sched_session {
     uint64_t id, peer; /* id 0: the record is free */
     uint32_t producer;
+    bool answered; /* a message of the session has come: its producer knows it */
     bool leaving;
     uint8_t say; /* SAY_*: messages that are due */
     uint32_t leases_open, leases_live;
@@ -82,13 +81,15 @@ struct sched_lease {
     uint32_t first_part, part_count;
     uint64_t bytes, bytes_left; /* charged; not yet credited */
     int64_t granted_ns;
-    bool live;       /* counts for its step */
-    bool cancel_due; /* CANCEL has to be sent */
+    uint32_t patience; /* expiries of its step before it: each doubles the lease time */
+    bool live;         /* counts for its step */
+    bool cancel_due;   /* CANCEL has to be sent */
 };
 
 struct sched_step {
     uint32_t missing; /* parts not yet written */
     uint32_t grants;
+    uint32_t expiries;
     uint32_t io_nacks;
     uint32_t live_count;
     struct {
@@ -154,6 +155,8 @@ void sched_session_end(struct sched *sched, struct sched_session *session, bool 
                        const char *why);
 /* Ends every session of a connection. */
 void sched_session_end_peer(struct sched *sched, uint64_t peer, const char *why);
+/* Its WELCOME could not be sent: it never was, and its HELLO will come again. */
+void sched_session_unwelcome(struct sched *sched, struct sched_session *session);
 /* Are producers to be told that the job is over? */
 bool sched_session_is_done(const struct sched *sched);
 /* No grant for a ping interval, so that nobody is asked again and again in vain. */

@@ -37,18 +37,24 @@ static void credit(struct sched_session *session, struct sched_lease *lease, uin
     session->in_flight_bytes -= part;
 }
 
+/* A step that expired before may hold a sample that takes longer than any measured one, and a
+ * CANCEL would stop each try halfway: so the time doubles. It is the step's, not the producer's:
+ * one that hangs for ever is not to be waited for longer and longer. */
 static int64_t lease_time_ns(const struct sched *sched, const struct sched_producer *producer,
-                             uint64_t bytes)
+                             const struct sched_lease *lease)
 {
+    if (sched_lacks(sched, SCHED_MUTANT_NO_EXPIRY)) {
+        return INT64_MAX / 4;
+    }
     double ns = 0;
     if (!sched_lacks(sched, SCHED_MUTANT_NO_SERVICE_TIME)) {
-        ns = LEASE_FACTOR * producer->ns_per_byte * (double)bytes;
+        ns = LEASE_FACTOR * producer->ns_per_byte * (double)lease->bytes;
     }
     const double min = (double)sched->options.lease_min_ns;
     if (ns < min && !sched_lacks(sched, SCHED_MUTANT_NO_LEASE_MIN)) {
         ns = min;
     }
-    const uint32_t patience = producer->patience < PATIENCE_MAX ? producer->patience : PATIENCE_MAX;
+    const uint32_t patience = lease->patience < PATIENCE_MAX ? lease->patience : PATIENCE_MAX;
     if (!sched_lacks(sched, SCHED_MUTANT_NO_PATIENCE)) {
         ns *= (double)(1U << patience);
     }
@@ -62,7 +68,7 @@ static int64_t lease_expiry_ns(const struct sched *sched, const struct sched_ses
 {
     const int64_t since =
         session->progress_ns > lease->granted_ns ? session->progress_ns : lease->granted_ns;
-    return since + lease_time_ns(sched, &sched->producers[session->producer], lease->bytes);
+    return since + lease_time_ns(sched, &sched->producers[session->producer], lease);
 }
 
 /* The step no longer counts on this lease. */
@@ -100,6 +106,7 @@ struct sched_lease *sched_lease_new(struct sched *sched, struct sched_session *s
         .stream = stream,
         .gstep = gstep,
         .granted_ns = sched->now_ns,
+        .patience = step->expiries,
         .live = true,
     };
     sched_window_missing(sched, stream, step, &lease->first_part, &lease->part_count);
@@ -204,6 +211,7 @@ static void expire(struct sched *sched, struct sched_session *session, struct sc
 {
     const struct sched_producer *producer = &sched->producers[session->producer];
     sched->stats.expiries++;
+    sched_window_step(sched, lease->stream, lease->gstep)->expiries++;
     sched_say_text(
         sched, SCHED_LOG, session,
         "%s/%u: step %" PRIu64 " of stream %s: no progress for %" PRId64
@@ -223,8 +231,7 @@ static void expire(struct sched *sched, struct sched_session *session, struct sc
 
 void sched_lease_expire(struct sched *sched, struct sched_session *session)
 {
-    if (session->leases_live == 0 || sched->now_ns < session->expiry_ns ||
-        sched_lacks(sched, SCHED_MUTANT_NO_EXPIRY)) {
+    if (session->leases_live == 0 || sched->now_ns < session->expiry_ns) {
         return;
     }
     bool any = false;
@@ -244,9 +251,7 @@ void sched_lease_expire(struct sched *sched, struct sched_session *session)
     }
     session->expiry_ns = next_ns;
     if (any) {
-        struct sched_producer *producer = &sched->producers[session->producer];
-        sched_lease_fail(sched, producer);
-        producer->patience++;
+        sched_lease_fail(sched, &sched->producers[session->producer]);
         if (sched_lacks(sched, SCHED_MUTANT_STALLED_ENDED)) {
             sched_session_end(sched, session, true, "no progress");
         }

@@ -15,6 +15,7 @@
     X(ANY_DATA,           "a HELLO with another data set is refused")                              \
     X(REPEAT_IS_NEW,      "an attempt gets one session at most")                                   \
     X(REPEAT_UNANSWERED,  "a repeated HELLO gets the same answer again")                           \
+    X(STALE_HELLO,        "a HELLO of an older attempt is dropped")                                \
     X(ATTEMPT_WAITS,      "a new attempt ends the same instance's old session at once")            \
     X(INSTANCE_TAKES_OVER, "another instance is turned away while the first is heard")             \
     X(NO_PING,            "the rank PINGs")                                                        \
@@ -48,7 +49,7 @@
     X(NO_EXPIRY,          "a lease without progress expires")                                      \
     X(NO_SERVICE_TIME,    "the lease time follows the measured service time")                      \
     X(NO_LEASE_MIN,       "a lease lasts a minimum time")                                          \
-    X(NO_PATIENCE,        "the lease time grows with every expiry")                                \
+    X(NO_PATIENCE,        "the lease time grows with every expiry of the step")                    \
     X(PARTS_NO_PROGRESS,  "a part renews the producer's leases")                                   \
     X(SAMPLES_NO_PROGRESS, "finished samples renew the producer's leases")                         \
     X(NO_CANCEL,          "a lease that no longer counts is cancelled (only saves work)")          \

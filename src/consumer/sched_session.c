@@ -81,6 +81,12 @@ void sched_session_end_peer(struct sched *sched, uint64_t peer, const char *why)
     }
 }
 
+void sched_session_unwelcome(struct sched *sched, struct sched_session *session)
+{
+    sched->producers[session->producer].session_id = 0;
+    sched_session_end(sched, session, false, "its WELCOME could not be sent");
+}
+
 static bool same_place(const struct sched_producer *producer, const struct msg_hello *hello)
 {
     return producer->index == hello->index && strcmp(producer->host, hello->host) == 0;
@@ -228,7 +234,6 @@ static void session_begin(struct sched *sched, struct sched_session *session,
     sched->ids[index_of(sched, session)] = fresh;
     producer->instance = hello->instance;
     producer->attempt = hello->attempt;
-    producer->peer = peer;
     producer->session_id = fresh;
     producer->session = index_of(sched, session);
     if (sched_lacks(sched, SCHED_MUTANT_FAILURES_FORGOTTEN)) {
@@ -242,20 +247,20 @@ static void session_begin(struct sched *sched, struct sched_session *session,
                    session->bytes_max);
 }
 
-/* The answer to this very attempt was given already, on this connection: it is given again. */
+/* The answer to this very attempt was given already: it is given again. Also on another connection,
+ * though the session belongs to the first one: perhaps this HELLO is an old one that was read late,
+ * and the session is well; if not, the first PING will bring it out. */
 static bool hello_repeated(struct sched *sched, const struct sched_producer *producer,
                            uint64_t peer, const struct msg_hello *hello)
 {
-    if (producer->session_id == 0 || producer->peer != peer ||
-        producer->instance != hello->instance || producer->attempt != hello->attempt ||
-        sched_lacks(sched, SCHED_MUTANT_REPEAT_IS_NEW)) {
+    if (producer->session_id == 0 || producer->instance != hello->instance ||
+        producer->attempt != hello->attempt || sched_lacks(sched, SCHED_MUTANT_REPEAT_IS_NEW)) {
         return false;
     }
     if (sched_lacks(sched, SCHED_MUTANT_REPEAT_UNANSWERED)) {
         return true;
     }
-    if (producer->session == NONE) {
-        /* Dead by now, which its first PING will bring out. */
+    if (producer->session == NONE || sched->sessions[producer->session].peer != peer) {
         sched_say_welcome(sched, peer, producer->session_id, sched->options.session_bytes_max);
         return true;
     }
@@ -292,6 +297,15 @@ static bool hello_replaces(struct sched *sched, const struct sched_producer *pro
     return true;
 }
 
+/* An old HELLO of this instance that was read late, from the connection before. */
+static bool hello_is_stale(const struct sched *sched, const struct sched_producer *producer,
+                           const struct msg_hello *hello)
+{
+    return producer->instance == hello->instance &&
+           (int32_t)(hello->attempt - producer->attempt) < 0 &&
+           !sched_lacks(sched, SCHED_MUTANT_STALE_HELLO);
+}
+
 static void on_hello(struct sched *sched, uint64_t peer, const struct msg_hello *hello,
                      uint64_t fresh)
 {
@@ -302,10 +316,9 @@ static void on_hello(struct sched *sched, uint64_t peer, const struct msg_hello 
         return;
     }
     struct sched_producer *producer = producer_get(sched, hello);
-    if (producer != NULL && hello_repeated(sched, producer, peer, hello)) {
-        return;
-    }
-    if (producer != NULL && !hello_replaces(sched, producer, peer, hello)) {
+    if (producer != NULL &&
+        (hello_is_stale(sched, producer, hello) || hello_repeated(sched, producer, peer, hello) ||
+         !hello_replaces(sched, producer, peer, hello))) {
         return;
     }
     struct sched_session *session = session_get(sched);
@@ -384,6 +397,7 @@ static void on_return(struct sched *sched, struct sched_session *session, uint32
 static void on_control(struct sched *sched, struct sched_session *session, const struct msg *msg)
 {
     session->heard_ns = sched->now_ns;
+    session->answered = true;
     switch (msg->type) {
     case MSG_PING:
         session->pong_seq = msg->ping.seq;
@@ -430,14 +444,16 @@ void sched_on_message(struct sched *sched, uint64_t peer, const struct msg *msg,
 bool sched_session_tick(struct sched *sched, struct sched_session *session)
 {
     const struct sched_options *options = &sched->options;
-    if (sched->now_ns - session->heard_ns >= options->peer_timeout_ns &&
-        !sched_lacks(sched, SCHED_MUTANT_NO_SILENCE)) {
+    if (sched->now_ns - session->heard_ns >= options->peer_timeout_ns) {
         sched_session_end(sched, session, true, "silence");
         return false;
     }
-    if (sched->now_ns >= session->ping_ns && !sched_lacks(sched, SCHED_MUTANT_NO_PING)) {
+    if (sched->now_ns >= session->ping_ns) {
         session->ping_ns = sched->now_ns + options->ping_interval_ns;
         session->say |= sched_session_is_done(sched) ? SAY_PING | SAY_DONE : SAY_PING;
+        if (sched_lacks(sched, SCHED_MUTANT_NO_PING)) {
+            session->say &= (uint8_t)~SAY_PING;
+        }
     }
     return true;
 }

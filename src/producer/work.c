@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "common/clock.h"
+#include "common/thread.h"
 #include "producer/work_internal.h"
 
 /* ---- results ---- */
@@ -476,12 +477,13 @@ static enum status start_threads(struct work *work, struct err *err)
             return err_set(err, ERR_RESOURCE, "threads: out of memory");
         }
         *start = (struct work_thread_start){work, i < readers ? i : i - readers};
-        const int failed = pthread_create(&work->threads[i], NULL,
-                                          i < readers ? work_reader : work_decoder, start);
-        if (failed != 0) {
+        const bool reads = i < readers;
+        const enum status status =
+            thread_start(reads ? "hr-read" : "hr-decode", reads ? work_reader : work_decoder, start,
+                         &work->threads[i], err);
+        if (status != OK) {
             free(start);
-            errno = failed;
-            return err_errno(err, ERR_RESOURCE, "thread %u of %u", i + 1, count);
+            return status;
         }
         work->threads_started++;
     }

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Pillow's resize(BILINEAR) restated from its documentation, to the bit (tests/integration checks
- * that against Pillow itself): the oracle of the resampler's tests.
+ * Pillow's resize(BILINEAR) restated from its documentation, horizontally first, to the bit
+ * (tests/integration/pillow.py checks that against Pillow itself): the oracle of the resampler's
+ * tests.
  */
 #ifndef HEADRACE_TESTS_SUPPORT_PILLOW_H
 #define HEADRACE_TESTS_SUPPORT_PILLOW_H

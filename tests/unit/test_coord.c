@@ -50,7 +50,7 @@ static void setup(void)
 
 static void teardown(void)
 {
-    coord_server_stop(&server, soon());
+    coord_server_stop(&server, 1); /* at once: most tests have no host to wait for */
 }
 
 static enum status try_join(enum coord_member_kind kind, const char *host, uint32_t ranks,
@@ -134,6 +134,34 @@ START_TEST(a_job_from_join_to_done)
     wait_event(job.ranks[0], COORD_EVENT_DONE);
     coord_close(&producer);
     close_job(&job);
+}
+END_TEST
+
+static void *stop_server(void *context)
+{
+    coord_server_stop(&server, soon());
+    return NULL;
+}
+
+START_TEST(a_server_that_ends_waits_for_hosts_that_are_late)
+{
+    struct job job;
+    pthread_t thread;
+    join_job(&job);
+    coord_done(job.agents[0]);
+    coord_done(job.agents[1]);
+    wait_event(job.agents[0], COORD_EVENT_DONE);
+    close_job(&job);
+    ck_assert_int_eq(pthread_create(&thread, NULL, stop_server, NULL), 0);
+    static const char *const LATE[] = {"algo-1", "algo-3"};
+    for (size_t i = 0; i < ARRAY_LEN(LATE); i++) {
+        struct coord_client *client = join(COORD_AGENT, LATE[i], 0);
+        wait_event(client, COORD_EVENT_DONE);
+        coord_close(&client);
+    }
+    const int64_t begin = clock_now_ns();
+    pthread_join(thread, NULL);
+    ck_assert_int_lt(clock_now_ns() - begin, 15 * NS_PER_S); /* long before its deadline */
 }
 END_TEST
 
@@ -456,6 +484,7 @@ int main(void)
     tcase_set_timeout(tc, 60);
     tcase_add_checked_fixture(tc, setup, teardown);
     tcase_add_test(tc, a_job_from_join_to_done);
+    tcase_add_test(tc, a_server_that_ends_waits_for_hosts_that_are_late);
     tcase_add_test(tc, values_pass_between_members);
     tcase_add_loop_test(tc, all_ranks_stop_at_the_same_step, 0, 5);
     tcase_add_test(tc, a_resumed_rank_that_has_not_begun_does_not_stop_the_others_early);

@@ -12,6 +12,7 @@
 #include "support/suite.h"
 
 static atomic_int calls;
+static atomic_bool let_go; /* the look-up of "late" returns */
 
 static struct addrinfo *entry(int family, const char *address, struct addrinfo *next)
 {
@@ -42,8 +43,8 @@ int getaddrinfo(const char *name, const char *service, const struct addrinfo *hi
     if (strcmp(name, "nobody") == 0) {
         return EAI_NONAME;
     }
-    if (strcmp(name, "late") == 0) {
-        usleep(300000);
+    while (strcmp(name, "late") == 0 && !atomic_load(&let_go)) {
+        usleep(1000);
     }
     if (strcmp(name, "six-only") == 0) {
         *out = entry(AF_INET6, "2001:db8::7", NULL);
@@ -101,7 +102,7 @@ START_TEST(the_deadline_names_host_and_reason)
 {
     char address[ADDR_BYTES_MAX] = "untouched";
     struct err err = {0};
-    const int64_t deadline_ns = after_ms(500);
+    const int64_t deadline_ns = after_ms(1500);
     ck_assert_int_eq(net_resolve("nobody", deadline_ns, address, &err), ERR_TIMEOUT);
     ck_assert_int_ge(clock_now_ns(), deadline_ns);
     ck_assert_msg(strstr(err.message, "host nobody has no address") != NULL, "%s", err.message);
@@ -128,6 +129,7 @@ START_TEST(a_late_answer_is_thrown_away)
 {
     char address[ADDR_BYTES_MAX] = "untouched";
     ck_assert_int_eq(net_resolve("late", after_ms(50), address, NULL), ERR_TIMEOUT);
+    atomic_store(&let_go, true);
     ck_assert_int_eq(net_resolve("late", after_ms(20000), address, NULL), OK);
     ck_assert_str_eq(address, "192.0.2.7");
 }
