@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "cli/failure.h"
+#include "common/sm_machine.h"
 
 /* On a host that also trains, batches are made with what the ranks leave. */
 enum { NICE_BESIDE_RANKS = 10 };
@@ -105,20 +106,31 @@ static void init_rank(struct process *process, uint32_t local_rank, int argc, ch
     process->argv = build_argv(head, ARRAY_LEN(head), argc, argv);
 }
 
-/* One per rank that the options or the machine ask for. */
-static uint32_t count_ranks(const struct member *member)
+/* As many as the options say, else one per GPU, else one. */
+static enum status count_ranks(const struct member *member, uint32_t *out, struct err *err)
 {
+    const struct config *config = &member->config;
+    *out = 0;
     if ((member->host->role & ROLE_TRAINER) == 0) {
-        return 0;
+        return OK;
     }
-    return member->config.ranks_per_host > 0 ? (uint32_t)member->config.ranks_per_host : 1;
+    *out = config->ranks_per_host > 0 ? (uint32_t)config->ranks_per_host : 1;
+    if (config->ranks_per_host > 0 || strcmp(config->device, "host") == 0) {
+        return OK;
+    }
+    struct sm_machine machine;
+    TRY(sm_machine_probe(false, SM_MACHINE_DEADLINE_MS, &machine, err));
+    if (machine.num_gpus > 0) {
+        *out = machine.num_gpus < RANKS_MAX ? (uint32_t)machine.num_gpus : RANKS_MAX;
+    }
+    return OK;
 }
 
 enum status processes_init(struct processes *out, const struct member *member, int argc,
                            char **argv, struct err *err)
 {
     const uint32_t producers = (member->host->role & ROLE_PRODUCER) != 0 ? 1 : 0;
-    out->rank_count = count_ranks(member);
+    TRY(count_ranks(member, &out->rank_count, err));
     out->count = producers + out->rank_count;
     out->list = calloc(out->count + 1, sizeof(*out->list));
     if (out->list == NULL) {

@@ -55,7 +55,7 @@ struct coord_msg_ping {
     uint32_t seen;  /* entries of the log */
     bool promised;  /* COORD_RANK: has seen LOG_STOP_ASKED, and begun + 2 is its limit until STOP_AT
                      */
-    uint64_t begun; /* steps, valid with promised */
+    uint64_t begun; /* COORD_RANK: steps so far */
 };
 
 enum coord_request_kind {
