@@ -15,11 +15,15 @@
 #include "common/hash.h"
 #include "common/json.h"
 #include "common/option.h"
+#include "common/sm_files.h"
 #include "common/text.h"
 
 static const char ENV_PREFIX[] = "HEADRACE_";
 static const char HYPERPARAMETER_PREFIX[] = "headrace_";
 static const char BASE_DEFAULT[] = "/opt/ml";
+
+/* Variables with our prefix that are no options but looked at elsewhere: producer/cpu.c. */
+static const char *const OTHER_VARIABLES[] = {"HEADRACE_CPU"};
 
 enum { WHERE_BYTES = PATH_BYTES_MAX + 128 };
 enum source_kind { SOURCE_FILE, SOURCE_HYPERPARAMETER, SOURCE_ENVIRONMENT, SOURCE_COMMAND_LINE };
@@ -259,21 +263,36 @@ static enum status apply_hyperparameters(const struct json *all, struct config *
     return OK;
 }
 
+/* HEADRACE_GLOBAL_BATCH=64 -> global_batch; false: a variable that is none of ours. */
+static bool option_of_variable(const char *entry, size_t name_len, char *out, size_t size)
+{
+    if (strncmp(entry, ENV_PREFIX, strlen(ENV_PREFIX)) != 0) {
+        return false;
+    }
+    for (size_t i = 0; i < ARRAY_LEN(OTHER_VARIABLES); i++) {
+        if (strlen(OTHER_VARIABLES[i]) == name_len &&
+            memcmp(entry, OTHER_VARIABLES[i], name_len) == 0) {
+            return false;
+        }
+    }
+    const size_t prefix_len = strlen(ENV_PREFIX);
+    snprintf(out, size, "%.*s", (int)(name_len - prefix_len), entry + prefix_len);
+    for (char *p = out; *p != '\0'; p++) {
+        *p = (char)(*p >= 'A' && *p <= 'Z' ? *p - 'A' + 'a' : *p);
+    }
+    return true;
+}
+
 static enum status apply_environment(char **list, struct config *config, struct err *err)
 {
     const struct source source = {SOURCE_ENVIRONMENT, NULL};
     for (size_t i = 0; list[i] != NULL; i++) {
-        const char *value = strchr(list[i], '=');
-        if (value == NULL || strncmp(list[i], ENV_PREFIX, strlen(ENV_PREFIX)) != 0) {
-            continue;
-        }
         char name[NAME_BYTES_MAX];
-        snprintf(name, sizeof(name), "%.*s", (int)(value - list[i] - (ptrdiff_t)strlen(ENV_PREFIX)),
-                 list[i] + strlen(ENV_PREFIX));
-        for (char *p = name; *p != '\0'; p++) {
-            *p = (char)(*p >= 'A' && *p <= 'Z' ? *p - 'A' + 'a' : *p);
+        const char *value = strchr(list[i], '=');
+        if (value != NULL &&
+            option_of_variable(list[i], (size_t)(value - list[i]), name, sizeof(name))) {
+            TRY(set_text(&source, name, value + 1, config, err));
         }
-        TRY(set_text(&source, name, value + 1, config, err));
     }
     return OK;
 }
@@ -396,8 +415,7 @@ static enum status set_default_folder(char *folder, const char *base, const char
     if (folder[0] != '\0') {
         return OK;
     }
-    const int len = snprintf(folder, CONFIG_TEXT_BYTES, "%s/%s", base, below);
-    if (len >= CONFIG_TEXT_BYTES) {
+    if (!sm_path_join(base, below, folder, CONFIG_TEXT_BYTES)) {
         return err_set(err, ERR_CONFIG, "SAGEMAKER_BASE_DIR has more than %d bytes",
                        CONFIG_TEXT_BYTES - 16);
     }

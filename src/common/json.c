@@ -169,6 +169,11 @@ enum status json_parse(const char *text, struct json **out, struct err *err)
     return parse(text, strlen(text), false, out, err);
 }
 
+enum status json_parse_bytes(const char *bytes, size_t len, struct json **out, struct err *err)
+{
+    return parse(bytes, len, true, out, err);
+}
+
 /* Fills buffer (JSON_BYTES_MAX + 2 bytes), with a NUL behind what was read. */
 static enum status read_all(int fd, const char *path, char *buffer, size_t *len_out,
                             struct err *err)
@@ -205,7 +210,7 @@ enum status json_read_file(const char *path, struct json **out, struct err *err)
                                         : err_set(err, ERR_RESOURCE, "no memory for JSON");
     close(fd);
     if (status == OK) {
-        status = parse(buffer, len, true, out, err);
+        status = json_parse_bytes(buffer, len, out, err);
         if (status != OK && err != NULL) {
             status = err_prefix(err, "%s", path);
         }

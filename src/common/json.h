@@ -20,11 +20,14 @@ enum json_kind { JSON_NULL, JSON_BOOL, JSON_NUMBER, JSON_TEXT, JSON_LIST, JSON_O
 /* ---- reading ---- */
 
 /*
- * json_parse reads a text of the program (text.h), json_read_file a file, whose bytes have to be
- * strict UTF-8. ERR_DATA: no JSON, with line and column; ERR_CONFIG: too large or too deep;
- * ERR_MISSING, ERR_IO: the file, named in the message.
+ * json_parse reads a text of the program (text.h); json_parse_bytes and json_read_file read what
+ * comes from outside, which has to be strict UTF-8 (bytes[len] is NUL). ERR_DATA: no JSON, with
+ * line and column; ERR_CONFIG: too large or too deep; ERR_MISSING, ERR_IO: the file, named in the
+ * message.
  */
 MUST_USE enum status json_parse(const char *text, struct json **out, struct err *err);
+MUST_USE enum status json_parse_bytes(const char *bytes, size_t len, struct json **out,
+                                      struct err *err);
 MUST_USE enum status json_read_file(const char *path, struct json **out, struct err *err);
 void json_free(struct json **json);
 

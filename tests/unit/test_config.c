@@ -111,6 +111,9 @@ START_TEST(folders_follow_the_base)
     ck_assert_str_eq(config.data_root, "/b/input/data");
     ck_assert_str_eq(config.checkpoint_dir, "/b/checkpoints");
     config_fini(&config);
+    assert_loads(&(struct given){.variables = {"SAGEMAKER_BASE_DIR="}}, &config);
+    ck_assert_str_eq(config.data_root, "input/data");
+    config_fini(&config);
 }
 END_TEST
 
@@ -120,7 +123,7 @@ START_TEST(the_stronger_source_wins)
         .file = "{\"seed\":1,\"epochs\":1,\"slots\":11,\"threads\":1}",
         .hyperparameters = "{\"headrace_seed\":\"2\",\"headrace_epochs\":\"2\","
                            "\"headrace_slots\":\"12\",\"learning_rate\":\"x\"}",
-        .variables = {"HEADRACE_SEED=3", "HEADRACE_EPOCHS=3", "HEAD=1", "PATH=/bin"},
+        .variables = {"HEADRACE_SEED=3", "HEADRACE_EPOCHS=3", "HEAD=1", "HEADRACE_CPU=scalar"},
         .words = {"--seed", "4"},
     };
     struct config config;
