@@ -29,7 +29,7 @@ enum {
     BACKLOG = 64,
 };
 
-static const char MAGIC[9] = "HRRING01";
+static const uint8_t MAGIC[8] = {'H', 'R', 'R', 'I', 'N', 'G', '0', '1'};
 
 struct guest {
     int fd; /* -1: none */
@@ -63,7 +63,7 @@ static void put32(uint8_t *at, uint32_t value)
 static void write_greeting(const struct coll_options *options, uint32_t rank,
                            uint8_t out[GREETING_BYTES])
 {
-    memcpy(out, MAGIC, 8);
+    memcpy(out, MAGIC, sizeof(MAGIC));
     hash_put64(out + 8, options->job);
     put32(out + 16, rank);
     put32(out + 20, options->size);

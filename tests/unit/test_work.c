@@ -14,6 +14,7 @@
 #include "producer/sample.h"
 #include "support/picture.h"
 #include "support/suite.h"
+#include "support/tree.h"
 
 enum {
     CLASSES = 3,
@@ -24,7 +25,8 @@ enum {
     DEADLINE_MS = 20000
 };
 
-static char root[64];
+static struct tree tree;
+static const char *root = tree.root;
 static struct index *index_;
 static struct work_stream stream;
 static struct work *work;
@@ -46,9 +48,8 @@ static void write_file(const char *path, const void *bytes, size_t count)
 
 static void make_data(void)
 {
-    char path[128];
-    snprintf(root, sizeof(root), "/tmp/headrace-work-XXXXXX");
-    ck_assert_ptr_nonnull(mkdtemp(root));
+    char path[PATH_MAX + 64];
+    tree = tree_make();
     snprintf(path, sizeof(path), "%s/data", root);
     ck_assert_int_eq(mkdir(path, 0700), 0);
     for (int c = 0; c < CLASSES; c++) {
@@ -70,7 +71,7 @@ static void make_data(void)
 static void open_stream(void)
 {
     struct err err = {0};
-    char data[128];
+    char data[PATH_MAX + 64];
     snprintf(data, sizeof(data), "%s/data", root);
     const struct index_options options = {.data_root = root, .data = data};
     ck_assert_msg(index_open(&options, &index_, &err) == OK, "%s", err.message);
@@ -119,10 +120,8 @@ static void setup(void)
 
 static void teardown(void)
 {
-    char command[128];
     index_free(&index_);
-    snprintf(command, sizeof(command), "rm -rf '%s'", root);
-    ck_assert_int_eq(system(command), 0); /* NOLINT: a path of our own making */
+    tree_remove(&tree);
 }
 
 static struct msg_grant whole_batch(uint32_t lease, uint64_t step)
@@ -170,7 +169,7 @@ static void expect_batch(uint64_t step, uint32_t rank, uint8_t *out)
             struct index_entry entry;
             const uint64_t sample = plan_sample(&stream.plan, 0, first + row);
             index_get(index_, sample, &entry);
-            char path[512];
+            char path[PATH_MAX + 512];
             snprintf(path, sizeof(path), "%s/data/%s", root, entry.path);
             uint8_t *bytes = malloc(entry.bytes);
             const int fd = open(path, O_RDONLY);
@@ -286,7 +285,7 @@ END_TEST
 
 static void spoil(int class_, int file)
 {
-    char path[128];
+    char path[PATH_MAX + 64];
     struct stat info;
     path_of(path, sizeof(path), class_, file);
     ck_assert_int_eq(stat(path, &info), 0);
@@ -397,7 +396,7 @@ END_TEST
 
 START_TEST(a_file_that_is_gone_is_an_io_error_and_no_bad_sample)
 {
-    char path[128];
+    char path[PATH_MAX + 64];
     struct bad_sample bad;
     path_of(path, sizeof(path), 1, 2);
     start_work(2, false);
