@@ -19,36 +19,67 @@
 
 #include "producer/resize_kernels.h"
 
-enum { VECTOR_BYTES = 16 * LANES, ROWS = 4 * LANES };
+enum {
+    VECTOR_BYTES = 16 * LANES,
+    ROWS = 4 * LANES,
+    FEW_PAIRS = 3, /* up to here a loop is unrolled: enlarging, and shrinking to less than half */
+};
 
 _Static_assert(16 * LANES <= RESIZE_VECTOR_BYTES, "callers leave room for this many bytes");
 
 #define INLINE static inline __attribute__((always_inline))
 
-/* The vertical pass with a number of pairs that the compiler knows, but for the last case of
- * vertical(). */
-INLINE void vertical_of(const uint8_t *const *rows, const int16_t *weight, uint32_t pairs,
-                        uint32_t count, uint32_t shift, int16_t *out)
+/* sum += a * w[0] + b * w[1] for a vector of bytes, four 32-bit sums in the order of the bytes. */
+INLINE void add_pair(vec sum[4], vec a, vec b, vec w)
 {
     const vec zero = v_zero();
+    const vec low = v_unpack_low8(a, b);
+    const vec high = v_unpack_high8(a, b);
+    sum[0] = v_add32(sum[0], v_madd(v_unpack_low8(low, zero), w));
+    sum[1] = v_add32(sum[1], v_madd(v_unpack_high8(low, zero), w));
+    sum[2] = v_add32(sum[2], v_madd(v_unpack_low8(high, zero), w));
+    sum[3] = v_add32(sum[3], v_madd(v_unpack_high8(high, zero), w));
+}
+
+INLINE void store_sums(const vec sum[4], uint32_t shift, int16_t *out)
+{
+    const vec first = v_pack32(v_shift_right32(sum[0], shift), v_shift_right32(sum[1], shift));
+    const vec second = v_pack32(v_shift_right32(sum[2], shift), v_shift_right32(sum[3], shift));
+    v_store_zipped(out, first, second);
+}
+
+/* With a number of pairs that the compiler knows: rows and weights stay in registers. */
+INLINE void vertical_few(const uint8_t *const *rows, const int16_t *weight, uint32_t pairs,
+                         uint32_t count, uint32_t shift, int16_t *out)
+{
+    const uint8_t *row[2 * FEW_PAIRS];
+    vec w[FEW_PAIRS];
+    for (uint32_t p = 0; p < pairs; p++) {
+        row[2 * p] = rows[2 * p];
+        row[2 * p + 1] = rows[2 * p + 1];
+        w[p] = v_set_pair(weight + 2 * p);
+    }
+    const vec half = v_set32(1 << (shift - 1));
+    for (uint32_t i = 0; i < count; i += VECTOR_BYTES) {
+        vec sum[4] = {half, half, half, half};
+        for (uint32_t p = 0; p < pairs; p++) {
+            add_pair(sum, v_load(row[2 * p] + i), v_load(row[2 * p + 1] + i), w[p]);
+        }
+        store_sums(sum, shift, out + i);
+    }
+}
+
+static void vertical_many(const uint8_t *const *rows, const int16_t *weight, uint32_t pairs,
+                          uint32_t count, uint32_t shift, int16_t *out)
+{
     const vec half = v_set32(1 << (shift - 1));
     for (uint32_t i = 0; i < count; i += VECTOR_BYTES) {
         vec sum[4] = {half, half, half, half};
         for (uint32_t p = 0; p < pairs; p++) {
             const vec w = v_set_pair(weight + 2 * p);
-            const vec a = v_load(rows[2 * p] + i);
-            const vec b = v_load(rows[2 * p + 1] + i);
-            const vec low = v_unpack_low8(a, b);
-            const vec high = v_unpack_high8(a, b);
-            sum[0] = v_add32(sum[0], v_madd(v_unpack_low8(low, zero), w));
-            sum[1] = v_add32(sum[1], v_madd(v_unpack_high8(low, zero), w));
-            sum[2] = v_add32(sum[2], v_madd(v_unpack_low8(high, zero), w));
-            sum[3] = v_add32(sum[3], v_madd(v_unpack_high8(high, zero), w));
+            add_pair(sum, v_load(rows[2 * p] + i), v_load(rows[2 * p + 1] + i), w);
         }
-        for (int k = 0; k < 4; k++) {
-            sum[k] = v_shift_right32(sum[k], shift);
-        }
-        v_store_zipped(out + i, v_pack32(sum[0], sum[1]), v_pack32(sum[2], sum[3]));
+        store_sums(sum, shift, out + i);
     }
 }
 
@@ -57,16 +88,16 @@ static void vertical(const uint8_t *const *rows, const int16_t *weight, uint32_t
 {
     switch (pairs) {
     case 1:
-        vertical_of(rows, weight, 1, count, shift, out);
+        vertical_few(rows, weight, 1, count, shift, out);
         break;
     case 2:
-        vertical_of(rows, weight, 2, count, shift, out);
+        vertical_few(rows, weight, 2, count, shift, out);
         break;
-    case 3:
-        vertical_of(rows, weight, 3, count, shift, out);
+    case FEW_PAIRS:
+        vertical_few(rows, weight, FEW_PAIRS, count, shift, out);
         break;
     default:
-        vertical_of(rows, weight, pairs, count, shift, out);
+        vertical_many(rows, weight, pairs, count, shift, out);
     }
 }
 
@@ -186,21 +217,26 @@ INLINE void store_rows(const struct resize_block *block)
     }
 }
 
-static void horizontal(const struct resize_block *block)
+static void horizontal(const struct resize_block *given)
 {
+    /* Copies that no store can reach, or every byte written would have them loaded anew. */
+    const struct resize_weights weights = *given->weights;
+    struct resize_block copy = *given;
+    copy.weights = &weights;
+    const struct resize_block *block = &copy;
     make_pairs(block);
-    switch (block->weights->pairs) {
+    switch (weights.pairs) {
     case 1:
         make_quads(block, 1);
         break;
     case 2:
         make_quads(block, 2);
         break;
-    case 3:
-        make_quads(block, 3);
+    case FEW_PAIRS:
+        make_quads(block, FEW_PAIRS);
         break;
     default:
-        make_quads(block, block->weights->pairs);
+        make_quads(block, weights.pairs);
     }
     store_rows(block);
 }
