@@ -298,6 +298,7 @@ class Life(unittest.TestCase):
             hyperparameters = json.load(file)
         address = json.loads(hyperparameters["headrace_hosts"])["algo-1"]
         with socket.socket() as taken:
+            taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             taken.bind((address, int(hyperparameters["headrace_port"])))
             taken.listen()
             alone = self.start_host(cluster, "algo-1")
