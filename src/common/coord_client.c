@@ -27,6 +27,7 @@ enum {
     PING_MS = 500,
     REPEAT_MS = 1000,                   /* of a request without an answer */
     CLOSE_MS = 1000,                    /* for notices that wait */
+    PROGRESS_S = 15,                    /* between lines that say what is waited for */
     LINGER_MS = 500,                    /* for BYE */
     EVENTS_MAX = COORD_CRASHES_MAX + 8, /* the whole log fits: joining waits for no reader */
     QUEUE_MESSAGES = 64,
@@ -587,8 +588,15 @@ static enum status wait_joined(struct coord_client *client, const int *cancel_fd
 {
     struct pollfd fds[2] = {{.fd = client->ready_fd, .events = POLLIN},
                             {.fd = cancel_fd == NULL ? -1 : *cancel_fd, .events = POLLIN}};
+    int64_t progress_ns = clock_now_ns() + PROGRESS_S * NS_PER_S;
     for (;;) {
-        const int64_t left_ns = deadline_ns - clock_now_ns();
+        const int64_t now_ns = clock_now_ns();
+        const int64_t left_ns = deadline_ns - now_ns;
+        if (left_ns > 0 && now_ns >= progress_ns) {
+            progress_ns = now_ns + PROGRESS_S * NS_PER_S;
+            log_info("waiting for the coordinator at %s, %" PRId64 " s left", client->where,
+                     left_ns / NS_PER_S);
+        }
         if (left_ns <= 0) {
             return err_set(err, ERR_TIMEOUT,
                            "no answer from the coordinator at %s in time (join_timeout_s)",
