@@ -5,7 +5,8 @@
 usage: run.py BUILD_DIR IMAGES [--name NAME] [--rounds R] [--baseline SOURCE.c] [--write FILE]
 
 Rows: the region decode of libjpeg-turbo with a hand-vectorised AVX-512 resize (--baseline, where the CPU has AVX-512),
-`headrace bench decode` on one core, a bare libzmq loop with the same parts and checksums, and `headrace bench feed`.
+that region decode of the same crops alone, without any resize, `headrace bench decode` on one core, a bare libzmq loop
+with the same parts and checksums, and `headrace bench feed`.
 Ratios come from one run: each round measures every row in turn. Nothing here decides pass or fail.
 """
 import argparse
@@ -73,13 +74,14 @@ def main():
     args = parser.parse_args()
     headrace = os.path.join(args.build, "headrace")
     description, level = machine()
-    decode, loop, feed, base = [], [], [], []
+    decode, floor, loop, feed, base = [], [], [], [], []
     with tempfile.TemporaryDirectory() as folder:
         baseline = Baseline(args.baseline, args.images, folder) if args.baseline and level == "AVX-512" else None
         for number in range(args.rounds):
             print(f"round {number + 1} of {args.rounds}", file=sys.stderr)
             if baseline:
                 base.append(baseline.measure(512))
+            floor.append(json_of(["taskset", "-c", "0", os.path.join(args.build, "decode_floor"), args.images, "2"]))
             decode.append(json_of(["taskset", "-c", "0", headrace, "bench", "decode", args.images, "--threads", "1",
                                    "--rounds", "2", "--json"]))
             loop.append(json_of([os.path.join(args.build, "net_loop"), "--copy"]))
@@ -97,6 +99,9 @@ def main():
         base_cpu = median(base, "cpu_s_per_1000_images")
         rows.append({"what": "baseline: libjpeg-turbo region decode, AVX-512 resize", "images/s": median(base, "images_per_s"),
                      "CPU s per 1,000 images": base_cpu})
+    floor_cpu = median(floor, "cpu_s_per_1000_images")
+    rows.append({"what": "libjpeg-turbo region decode alone", "images/s": median(floor, "images_per_s"),
+                 "CPU s per 1,000 images": floor_cpu, "ratio": floor_cpu / decode_cpu, "to": "`bench decode`, which resizes"})
     rows.append({"what": "`bench decode`, one core", "images/s": median(decode, "images_per_s"),
                  "CPU s per 1,000 images": decode_cpu,
                  **({"ratio": base_cpu / decode_cpu, "to": "baseline (aim: at least 0.8)"} if base else {})})
