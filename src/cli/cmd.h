@@ -22,6 +22,7 @@ extern const struct cmd cmd_index;
 extern const struct cmd cmd_local;
 extern const struct cmd cmd_run;
 extern const struct cmd cmd_serve;
+extern const struct cmd cmd_train;
 
 /* Prints "headrace NAME: message", which is also the last word to an agent, and returns the exit
  * code of err's status. */

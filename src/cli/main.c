@@ -16,6 +16,7 @@ static const struct cmd *const COMMANDS[] = {
     &cmd_local,
     &cmd_run,
     &cmd_serve,
+    &cmd_train,
     NULL, /* ends the table */
 };
 /* clang-format on */

@@ -281,24 +281,22 @@ static enum status take_memory(struct client *client, struct err *err)
 {
     const struct client_options *options = &client->options;
     client->sched_memory = aligned_alloc(SCHED_ALIGN_BYTES, sched_room(options));
-    client->attempts = calloc(rows_of(options), sizeof(uint32_t));
     client->held = calloc(options->sessions_max, sizeof(*client->held));
     client->census.entries = calloc(options->sessions_max, sizeof(*client->census.entries));
-    if (client->sched_memory == NULL || client->attempts == NULL || client->held == NULL ||
-        client->census.entries == NULL) {
+    if (client->sched_memory == NULL || client->held == NULL || client->census.entries == NULL) {
         return err_errno(err, ERR_RESOURCE, "%" PRIu64 " bytes for the client",
                          client_bytes(options));
     }
-    uint32_t *attempts = client->attempts;
     for (uint32_t i = 0; i < options->stream_count; i++) {
         const struct client_stream *stream = &options->streams[i];
+        const size_t rows = stream->layout->rows;
         client->notes[i] = calloc(stream->slots, sizeof(struct slot_notes));
-        if (client->notes[i] == NULL) {
+        client->attempts[i] = calloc(stream->slots, rows * sizeof(uint32_t));
+        if (client->notes[i] == NULL || client->attempts[i] == NULL) {
             return err_errno(err, ERR_RESOURCE, "notes of %u slots", stream->slots);
         }
         for (uint32_t slot = 0; slot < stream->slots; slot++) {
-            client->notes[i][slot].parts.attempts = attempts;
-            attempts += stream->layout->rows;
+            client->notes[i][slot].parts.attempts = client->attempts[i] + slot * rows;
         }
     }
     return OK;
@@ -352,11 +350,11 @@ static void free_memory(struct client *client)
     queue_free(&client->results);
     queue_free(&client->commands);
     for (uint32_t i = 0; i < client->options.stream_count; i++) {
+        free(client->attempts[i]);
         free(client->notes[i]);
     }
     free(client->census.entries);
     free(client->held);
-    free(client->attempts);
     free(client->sched_memory);
     free(client);
 }

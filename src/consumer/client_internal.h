@@ -62,7 +62,7 @@ struct client {
     bool fixed;
     struct plan plans[STREAMS_MAX];
     struct slot_notes *notes[STREAMS_MAX]; /* one per slot */
-    uint32_t *attempts;                    /* behind all notes */
+    uint32_t *attempts[STREAMS_MAX];       /* what the notes point into */
     struct stream_counters counters[STREAMS_MAX];
 
     bool surveying;

@@ -1,0 +1,260 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* `headrace train`: one rank of a job, started by the agent. Joins the coordinator, the other ranks
+ * and the producers, runs the loop, and ends with the exit code of what happened. */
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cli/cmd.h"
+#include "cli/join.h"
+#include "cli/train_loop.h"
+#include "cli/train_watch.h"
+#include "common/clock.h"
+#include "common/log.h"
+#include "producer/sample.h"
+
+static const char USAGE[] =
+    "usage: headrace train --local-rank N [OPTION...]\n"
+    "\n"
+    "One trainer process of a job; `headrace run` starts one for each GPU. Finds the coordinator\n"
+    "through the cluster file, receives batches from all producers, trains, writes checkpoints "
+    "and\n"
+    "the report (<base>/output/headrace/report.json, rank 0).\n"
+    "\n"
+    "  --local-rank N         number of this rank among those of its host\n"
+    "  OPTION                 see headrace run --help\n";
+
+enum { LOCAL_RANK_MAX = 63 };
+
+struct rank {
+    struct member member;
+    uint32_t local_rank;
+    int signal_fd;
+    struct coord_client *coord;
+    struct train_watch *watch;
+    struct roster roster;
+    const struct roster_rank *self;
+    const struct coll_ops *coll_ops;
+    struct coll *coll;
+    struct feed *feed;
+};
+
+/* ---- options ---- */
+
+/* Takes --local-rank out of argv; the rest stays for config_load. */
+static enum status take_local_rank(int *argc, char **argv, uint32_t *out, struct err *err)
+{
+    int kept = 1;
+    bool given = false;
+    for (int i = 1; i < *argc; i++) {
+        if (strcmp(argv[i], "--local-rank") != 0) {
+            argv[kept++] = argv[i];
+            continue;
+        }
+        char *end = NULL;
+        const char *value = i + 1 < *argc ? argv[i + 1] : "";
+        const unsigned long number = strtoul(value, &end, 10);
+        if (*value == '\0' || *end != '\0' || number > LOCAL_RANK_MAX) {
+            return err_set(err, ERR_USAGE, "--local-rank '%s': a number from 0 to %d is wanted",
+                           value, LOCAL_RANK_MAX);
+        }
+        *out = (uint32_t)number;
+        given = true;
+        i++;
+    }
+    argv[kept] = NULL;
+    *argc = kept;
+    return given ? OK : err_set(err, ERR_USAGE, "--local-rank is missing; see headrace run");
+}
+
+static enum status choose_device(const struct config *config, const struct device_ops **out,
+                                 struct err *err)
+{
+    if (strcmp(config->device, "cuda") == 0) {
+        return err_set(err, ERR_DEVICE,
+                       "device cuda: this build has no CUDA backend; use device host or auto");
+    }
+    if (strcmp(config->device, "auto") == 0) {
+        log_info("device auto: this build has no CUDA backend, batches stay on the host");
+    }
+    *out = &device_host;
+    return OK;
+}
+
+static const struct trainer_ops *choose_trainer(const struct config *config)
+{
+    return strcmp(config->trainer, trainer_synthetic.name) == 0 ? &trainer_synthetic
+                                                                : &trainer_reference;
+}
+
+/* ---- joining ---- */
+
+static int64_t join_deadline(const struct config *config)
+{
+    return clock_now_ns() + (int64_t)(config->join_timeout_s * NS_PER_S);
+}
+
+static enum status find_self(struct rank *rank, struct err *err)
+{
+    for (uint32_t i = 0; i < rank->roster.rank_count; i++) {
+        const struct roster_rank *entry = &rank->roster.ranks[i];
+        if (entry->local_rank == rank->local_rank &&
+            strcmp(entry->host, rank->member.host->name) == 0) {
+            rank->self = entry;
+            return OK;
+        }
+    }
+    return err_set(err, ERR_INTERNAL, "local rank %u of host %s is not in the roster",
+                   rank->local_rank, rank->member.host->name);
+}
+
+/* Up to the roster: who takes part, and which rank this is. */
+static enum status join_job(struct rank *rank, struct err *err)
+{
+    const struct config *config = &rank->member.config;
+    const int64_t deadline_ns = join_deadline(config);
+    char text[256];
+    const uint16_t port = (uint16_t)(config->port + 1 + 2 * (int64_t)rank->local_rank);
+    const struct coord_join join = {.kind = COORD_RANK,
+                                    .local_rank = rank->local_rank,
+                                    .port = port,
+                                    .ring_port = (uint16_t)(port + 1),
+                                    .fingerprint = sample_fingerprint(text),
+                                    .cancel_fd = &rank->signal_fd};
+    TRY(member_resolve(&rank->member, &rank->signal_fd, deadline_ns, err));
+    TRY(member_join(&rank->member, &join, deadline_ns, &rank->coord, err));
+    TRY(train_watch_start(rank->coord, rank->signal_fd, &rank->watch, err));
+    TRY(coord_roster(rank->coord, deadline_ns, &rank->roster, err));
+    return find_self(rank, err);
+}
+
+static enum status join_ranks(struct rank *rank, struct err *err)
+{
+    const struct roster *roster = &rank->roster;
+    struct coll_peer *peers = calloc(roster->rank_count, sizeof(*peers));
+    if (peers == NULL) {
+        return err_errno(err, ERR_RESOURCE, "addresses of %u ranks", roster->rank_count);
+    }
+    for (uint32_t i = 0; i < roster->rank_count; i++) {
+        peers[i] = (struct coll_peer){.address = roster->ranks[i].address,
+                                      .port = roster->ranks[i].ring_port};
+    }
+    const struct coll_options options = {.rank = rank->self->rank,
+                                         .size = roster->rank_count,
+                                         .peers = peers,
+                                         .job = roster->job,
+                                         .insecure = rank->member.config.insecure,
+                                         .deadline_ns = join_deadline(&rank->member.config)};
+    rank->coll_ops = roster->rank_count == 1 ? &coll_local : &coll_ring;
+    const enum status status = rank->coll_ops->init(&options, &rank->coll, err);
+    free(peers);
+    TRY(status);
+    train_watch_attach(rank->watch, NULL, rank->coll_ops, rank->coll);
+    return OK;
+}
+
+static enum status open_feed(struct rank *rank, struct err *err)
+{
+    char text[256];
+    struct feed_options options = {.config = &rank->member.config,
+                                   .coord = rank->coord,
+                                   .roster = &rank->roster,
+                                   .rank = rank->self->rank,
+                                   .address = rank->member.address,
+                                   .port = rank->self->port,
+                                   .producers = rank->member.cluster.producer_count,
+                                   .fingerprint = sample_fingerprint(text),
+                                   .local_host = rank->member.host->name};
+    TRY(choose_device(&rank->member.config, &options.device, err));
+    TRY(feed_new(&options, &rank->feed, err));
+    train_watch_attach(rank->watch, rank->feed, rank->coll_ops, rank->coll);
+    return OK;
+}
+
+static enum status train(struct rank *rank, bool *stopped_out, struct err *err)
+{
+    TRY(join_job(rank, err));
+    TRY(open_feed(rank, err)); /* listens before the others wait for each other */
+    TRY(join_ranks(rank, err));
+    train_watch_attach(rank->watch, rank->feed, rank->coll_ops, rank->coll);
+    const struct train_options options = {.config = &rank->member.config,
+                                          .base = rank->member.cluster.base,
+                                          .coord = rank->coord,
+                                          .feed = rank->feed,
+                                          .coll_ops = rank->coll_ops,
+                                          .coll = rank->coll,
+                                          .trainer_ops = choose_trainer(&rank->member.config),
+                                          .rank = rank->self->rank,
+                                          .world = rank->roster.rank_count};
+    return train_loop(&options, stopped_out, err);
+}
+
+/* ---- the end ---- */
+
+/* Producers hear DONE only after a good end; after a failure the coordinator has told them. */
+static void leave(struct rank *rank, bool good)
+{
+    feed_free(&rank->feed, good);
+    if (rank->coll != NULL) {
+        rank->coll_ops->free(&rank->coll);
+    }
+    roster_fini(&rank->roster);
+    if (rank->coord != NULL) {
+        coord_close(&rank->coord);
+    }
+}
+
+static int run_rank(struct rank *rank, struct err *err)
+{
+    bool stopped = false;
+    int code = EXIT_OK;
+    enum status status = train(rank, &stopped, err);
+    if (status == ERR_CANCELLED && rank->self == NULL) {
+        log_info("stopped before the job began");
+        status = OK;
+    }
+    struct err job_err = {0};
+    const bool job_failed = rank->watch != NULL && train_watch_stop(&rank->watch, &code, &job_err);
+    if (job_failed && status != OK) { /* what happened here is a consequence */
+        (void)cmd_fail("train", &job_err);
+    } else if (status != OK) {
+        code = cmd_fail("train", err);
+    } else {
+        code = EXIT_OK;
+    }
+    leave(rank, status == OK);
+    return code;
+}
+
+static int run(int argc, char **argv)
+{
+    struct err err = {0};
+    struct rank rank = {.signal_fd = -1};
+    char suffix[32];
+    int rest = 0;
+    enum status status = take_local_rank(&argc, argv, &rank.local_rank, &err);
+    if (status == OK) {
+        status = train_watch_signals(&rank.signal_fd, &err);
+    }
+    if (status == OK) {
+        (void)signal(SIGPIPE, SIG_IGN);
+        snprintf(suffix, sizeof(suffix), "rank %u", rank.local_rank);
+        status = member_load(argc, argv, suffix, &rank.member, &rest, &err);
+    }
+    if (status != OK) {
+        return cmd_fail("train", &err);
+    }
+    const int code = run_rank(&rank, &err);
+    member_fini(&rank.member);
+    CHECK(close(rank.signal_fd) == 0);
+    return code;
+}
+
+const struct cmd cmd_train = {
+    .name = "train",
+    .summary = "one trainer process of a job (started by run)",
+    .run = run,
+    .usage = USAGE,
+};

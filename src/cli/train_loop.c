@@ -1,0 +1,445 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The loop. A step is counted when it is begun; what the report says of an epoch is summed over all
+ * ranks at its end. Stops fall between steps, the same one on every rank.
+ */
+#include "cli/train_loop.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cli/report.h"
+#include "cli/train_place.h"
+#include "cli/train_total.h"
+#include "common/clock.h"
+#include "common/log.h"
+#include "common/metrics.h"
+
+#define METRIC_INTERVAL_NS (5 * NS_PER_S)
+#define MAY_BEGIN_NS       (60 * NS_PER_S)
+enum { LINE_BYTES = 512 };
+
+static const char TRAIN[] = "train";
+static const char EVAL[] = "eval";
+
+/* Since the last metric line; this rank's. */
+struct interval {
+    int64_t begin_ns;
+    uint64_t steps, samples, wait_ns;
+    double loss;
+};
+
+struct loop {
+    const struct train_options *options;
+    const struct config *config;
+    struct train_team team;
+    struct feed_stream train;
+    bool has_eval;
+    struct feed_stream eval;
+    struct trainer *trainer;
+    struct train_keeper keeper;
+
+    uint32_t epoch; /* the next step to take */
+    uint64_t step;
+    uint64_t begun; /* steps and evaluation batches, for coord_may_begin */
+    bool stopped;
+
+    /* Of the epoch, this rank's. */
+    struct train_total epoch_total;
+    uint64_t digest_base; /* the feed's digest when the epoch began here */
+    uint64_t carried;     /* rank 0: what a checkpoint brought of this epoch's digest */
+    uint64_t bad_base;
+    uint64_t epoch_steps; /* taken by this process */
+    int64_t epoch_begin_ns, paused_ns;
+    struct histogram waits;
+
+    struct interval interval;
+    int64_t saved_ns;
+    struct report report;
+};
+
+/* ---- what people and metric definitions read ---- */
+
+/* One write, so that no other process's line comes between. */
+static void print_line(const char *line)
+{
+    const size_t count = strlen(line);
+    if (write(STDOUT_FILENO, line, count) != (ssize_t)count) {
+        log_debug("a metric line was lost");
+    }
+}
+
+static void begin_interval(struct loop *loop, int64_t now_ns)
+{
+    loop->interval = (struct interval){.begin_ns = now_ns};
+}
+
+static void print_interval(struct loop *loop)
+{
+    const struct interval *interval = &loop->interval;
+    const int64_t now_ns = clock_now_ns();
+    const int64_t took_ns = now_ns - interval->begin_ns;
+    if (loop->team.rank != 0 || took_ns < METRIC_INTERVAL_NS) {
+        return;
+    }
+    const double took_s = (double)took_ns / NS_PER_S;
+    const uint64_t samples = interval->steps * loop->train.plan.global_batch;
+    char line[LINE_BYTES];
+    snprintf(line, sizeof(line),
+             "headrace: epoch=%u; step=%" PRIu64
+             "; loss=%.5f; images_per_s=%.1f; wait_share=%.4f;\n",
+             loop->epoch + 1, loop->step,
+             interval->samples == 0 ? 0 : interval->loss / (double)interval->samples,
+             (double)samples / took_s, (double)interval->wait_ns / (double)took_ns);
+    print_line(line);
+    begin_interval(loop, now_ns);
+}
+
+static void print_epoch(const struct report_epoch *epoch)
+{
+    char accuracy[64] = "";
+    char line[LINE_BYTES];
+    if (epoch->evaluated) {
+        snprintf(accuracy, sizeof(accuracy), " accuracy=%.4f; eval_digest=%016" PRIx64 ";",
+                 epoch->accuracy, epoch->eval_digest);
+    }
+    snprintf(line, sizeof(line),
+             "headrace: epoch=%u; epoch_loss=%.5f; epoch_images_per_s=%.1f; epoch_wait_share=%.4f; "
+             "digest=%016" PRIx64 ";%s\n",
+             epoch->epoch, epoch->loss, epoch->images_per_s, epoch->wait_share, epoch->digest,
+             accuracy);
+    print_line(line);
+}
+
+/* ---- one batch ---- */
+
+static struct trainer_batch view(const struct feed_batch *batch, const struct layout *layout)
+{
+    const uint8_t *bytes = batch->host;
+    return (struct trainer_batch){.images = bytes + layout->image_offset,
+                                  .labels = (const int64_t *)(bytes + layout->label_offset),
+                                  .count = batch->count};
+}
+
+static enum status may_begin(struct loop *loop, bool *may_out, struct err *err)
+{
+    const struct train_options *options = loop->options;
+    TRY(coord_may_begin(options->coord, loop->begun, clock_now_ns() + MAY_BEGIN_NS, may_out, err));
+    loop->begun += *may_out;
+    return OK;
+}
+
+static enum status train_step(struct loop *loop, struct err *err)
+{
+    const struct train_options *options = loop->options;
+    struct feed_batch batch;
+    struct trainer_result result = {0};
+    const int64_t begin_ns = clock_now_ns();
+    TRY(feed_next(options->feed, TRAIN, &batch, err));
+    const uint64_t waited_ns = (uint64_t)(clock_now_ns() - begin_ns);
+    const struct trainer_batch rows = view(&batch, &loop->train.layout);
+    TRY(options->trainer_ops->step(loop->trainer, &rows, &result, err));
+    TRY(feed_release(options->feed, &batch, NULL, err));
+    histogram_add(&loop->waits, waited_ns);
+    loop->epoch_total.loss += result.loss;
+    loop->epoch_total.correct += result.correct;
+    loop->epoch_total.samples += batch.count;
+    loop->epoch_total.wait_ns += waited_ns;
+    loop->epoch_steps++;
+    loop->interval.steps++;
+    loop->interval.samples += batch.count;
+    loop->interval.wait_ns += waited_ns;
+    loop->interval.loss += result.loss;
+    loop->step++;
+    return OK;
+}
+
+/* ---- evaluation ---- */
+
+/* *done_out false: a stop came first. */
+static enum status evaluate(struct loop *loop, struct train_total *out, bool *done_out,
+                            struct err *err)
+{
+    const struct train_options *options = loop->options;
+    *out = (struct train_total){0};
+    *done_out = false;
+    TRY(feed_start(options->feed, EVAL, loop->epoch, 0, loop->epoch + 1, err));
+    for (uint64_t step = 0; step < loop->eval.plan.steps; step++) {
+        struct feed_batch batch;
+        struct trainer_result result = {0};
+        bool may = false;
+        TRY(may_begin(loop, &may, err));
+        if (!may) {
+            return OK;
+        }
+        TRY(feed_next(options->feed, EVAL, &batch, err));
+        const struct trainer_batch rows = view(&batch, &loop->eval.layout);
+        TRY(options->trainer_ops->evaluate(loop->trainer, &rows, &result, err));
+        TRY(feed_release(options->feed, &batch, NULL, err));
+        out->loss += result.loss;
+        out->correct += result.correct;
+        out->samples += batch.count;
+    }
+    struct feed_stats stats;
+    feed_stats(options->feed, EVAL, &stats);
+    out->digest = stats.digest;
+    *done_out = true;
+    return train_total_sum(&loop->team, out, err);
+}
+
+/* ---- epochs ---- */
+
+static void begin_epoch(struct loop *loop)
+{
+    struct feed_stats stats;
+    feed_stats(loop->options->feed, TRAIN, &stats);
+    const int64_t now_ns = clock_now_ns();
+    loop->epoch_total = (struct train_total){0};
+    loop->digest_base = stats.digest;
+    loop->bad_base = stats.bad_samples;
+    loop->epoch_steps = 0;
+    loop->epoch_begin_ns = now_ns;
+    loop->paused_ns = 0;
+    memset(&loop->waits, 0, sizeof(loop->waits));
+    begin_interval(loop, now_ns);
+}
+
+/* This rank's part of the epoch's digest so far. */
+static uint64_t own_digest(const struct loop *loop)
+{
+    struct feed_stats stats;
+    feed_stats(loop->options->feed, TRAIN, &stats);
+    return stats.digest - loop->digest_base + loop->carried;
+}
+
+static enum status save(struct loop *loop, uint32_t epoch, uint64_t step, uint64_t digest,
+                        struct err *err)
+{
+    loop->saved_ns = clock_now_ns();
+    return train_keeper_save(&loop->keeper, epoch, step, digest, err);
+}
+
+/* Inside an epoch, when rank 0's clock says so. The time it takes is not training's. */
+static enum status save_if_due(struct loop *loop, struct err *err)
+{
+    const int64_t interval_ns = (int64_t)(loop->config->checkpoint_interval_s * NS_PER_S);
+    if (interval_ns == 0) {
+        return OK;
+    }
+    const int64_t begin_ns = clock_now_ns();
+    uint8_t due = begin_ns - loop->saved_ns >= interval_ns;
+    TRY(train_tell(&loop->team, &due, sizeof(due), err));
+    if (due == 0) {
+        return OK;
+    }
+    struct train_total total = {.digest = own_digest(loop)};
+    TRY(train_total_sum(&loop->team, &total, err));
+    TRY(save(loop, loop->epoch, loop->step, total.digest, err));
+    loop->paused_ns += clock_now_ns() - begin_ns;
+    return OK;
+}
+
+/* Up to the epoch's end or a stop. */
+static enum status train_epoch(struct loop *loop, struct err *err)
+{
+    while (loop->step < loop->train.plan.steps) {
+        bool may = false;
+        TRY(may_begin(loop, &may, err));
+        if (!may) {
+            loop->stopped = true;
+            return OK;
+        }
+        TRY(train_step(loop, err));
+        print_interval(loop);
+        if (loop->step < loop->train.plan.steps) {
+            TRY(save_if_due(loop, err));
+        }
+    }
+    return OK;
+}
+
+/* Sums the epoch over all ranks into the report's next entry. */
+static enum status sum_epoch(struct loop *loop, struct report_epoch *out, struct err *err)
+{
+    const int64_t took_ns = clock_now_ns() - loop->epoch_begin_ns - loop->paused_ns;
+    struct feed_stats stats;
+    feed_stats(loop->options->feed, TRAIN, &stats);
+    struct train_total total = loop->epoch_total;
+    total.digest = own_digest(loop);
+    total.bad_samples = stats.bad_samples - loop->bad_base;
+    TRY(train_total_sum(&loop->team, &total, err));
+    const double took_s = took_ns > 0 ? (double)took_ns / NS_PER_S : 1e-9;
+    *out = (struct report_epoch){
+        .epoch = loop->epoch + 1,
+        .steps = loop->step,
+        .loss = total.samples == 0 ? 0 : total.loss / (double)total.samples,
+        .images_per_s = (double)total.samples / took_s,
+        .wait_share = (double)total.wait_ns / NS_PER_S / took_s / loop->team.world,
+        .wait_p50_ms = (double)histogram_quantile(&loop->waits, 0.5) / NS_PER_MS,
+        .wait_p99_ms = (double)histogram_quantile(&loop->waits, 0.99) / NS_PER_MS,
+        .digest = total.digest,
+        .bad_samples = total.bad_samples,
+    };
+    return OK;
+}
+
+static enum status evaluate_epoch(struct loop *loop, struct report_epoch *entry, struct err *err)
+{
+    if (!loop->has_eval) {
+        return OK;
+    }
+    struct train_total total;
+    TRY(evaluate(loop, &total, &entry->evaluated, err));
+    loop->stopped = loop->stopped || !entry->evaluated;
+    entry->eval_digest = total.digest;
+    entry->accuracy = total.samples == 0 ? 0 : (double)total.correct / (double)total.samples;
+    return OK;
+}
+
+static enum status write_report(struct loop *loop, const struct report_epoch *entry,
+                                struct err *err)
+{
+    if (loop->team.rank != 0) {
+        return OK;
+    }
+    loop->report.stopped = loop->stopped;
+    if (entry != NULL) {
+        print_epoch(entry);
+        loop->report.epochs[loop->report.epoch_count++] = *entry;
+    }
+    return report_write(loop->options->base, &loop->report, err);
+}
+
+static enum status end_epoch(struct loop *loop, struct err *err)
+{
+    struct report_epoch entry;
+    TRY(sum_epoch(loop, &entry, err));
+    TRY(evaluate_epoch(loop, &entry, err));
+    TRY(save(loop, loop->epoch + 1, 0, 0, err));
+    TRY(write_report(loop, &entry, err));
+    loop->epoch++;
+    loop->step = 0;
+    loop->carried = 0;
+    return OK;
+}
+
+/* A stop inside an epoch. */
+static enum status end_early(struct loop *loop, struct err *err)
+{
+    struct report_epoch entry;
+    TRY(sum_epoch(loop, &entry, err));
+    TRY(save(loop, loop->epoch, loop->step, entry.digest, err));
+    TRY(write_report(loop, loop->epoch_steps > 0 ? &entry : NULL, err));
+    return OK;
+}
+
+static enum status run_epochs(struct loop *loop, struct err *err)
+{
+    const uint32_t epochs = (uint32_t)loop->config->epochs;
+    TRY(feed_start(loop->options->feed, TRAIN, loop->epoch, loop->step, epochs, err));
+    while (loop->epoch < epochs && !loop->stopped) {
+        begin_epoch(loop);
+        TRY(train_epoch(loop, err));
+        if (loop->step < loop->train.plan.steps) {
+            TRY(end_early(loop, err));
+            break;
+        }
+        TRY(end_epoch(loop, err));
+    }
+    loop->stopped = loop->stopped && loop->epoch < epochs;
+    if (loop->stopped && loop->team.rank == 0) {
+        log_info("stopped at epoch %u step %" PRIu64, loop->epoch + 1, loop->step);
+    }
+    return OK;
+}
+
+/* ---- set-up ---- */
+
+static enum status learn_streams(struct loop *loop, struct err *err)
+{
+    struct feed *feed = loop->options->feed;
+    TRY(feed_stream_info(feed, TRAIN, &loop->train, err));
+    loop->has_eval = config_stream(loop->config, EVAL) != NULL;
+    return loop->has_eval ? feed_stream_info(feed, EVAL, &loop->eval, err) : OK;
+}
+
+static enum status open_trainer(struct loop *loop, struct err *err)
+{
+    const struct train_options *options = loop->options;
+    const struct trainer_options trainer_options = {.config = loop->config,
+                                                    .layout = &loop->train.layout,
+                                                    .classes = loop->train.classes,
+                                                    .world = loop->team.world,
+                                                    .steps = loop->train.plan.steps *
+                                                             (uint64_t)loop->config->epochs,
+                                                    .coll_ops = options->coll_ops,
+                                                    .coll = options->coll};
+    TRY(options->trainer_ops->open(&trainer_options, &loop->trainer, err));
+    return train_keeper_init(&loop->keeper, loop->config, options->base, &loop->train, &loop->team,
+                             options->trainer_ops, loop->trainer, err);
+}
+
+static enum status resume(struct loop *loop, struct err *err)
+{
+    if (!loop->config->resume) {
+        return OK;
+    }
+    bool found = false;
+    uint64_t digest = 0;
+    TRY(train_keeper_resume(&loop->keeper, &loop->epoch, &loop->step, &digest, &found, err));
+    loop->carried = found && loop->team.rank == 0 ? digest : 0;
+    if (found && loop->team.rank == 0) {
+        log_info("resuming at epoch %u step %" PRIu64, loop->epoch + 1, loop->step);
+    }
+    return OK;
+}
+
+static enum status take_report(struct loop *loop, struct err *err)
+{
+    loop->report.world = loop->team.world;
+    loop->report.epochs = calloc((size_t)loop->config->epochs, sizeof(*loop->report.epochs));
+    if (loop->report.epochs == NULL) {
+        return err_errno(err, ERR_RESOURCE, "report of %" PRId64 " epochs", loop->config->epochs);
+    }
+    return OK;
+}
+
+static enum status run(struct loop *loop, struct err *err)
+{
+    TRY(take_report(loop, err));
+    TRY(learn_streams(loop, err));
+    TRY(open_trainer(loop, err));
+    TRY(resume(loop, err));
+    loop->saved_ns = clock_now_ns();
+    if (loop->epoch >= (uint64_t)loop->config->epochs) {
+        log_info("all %" PRId64 " epochs are done already", loop->config->epochs);
+        return write_report(loop, NULL, err);
+    }
+    return run_epochs(loop, err);
+}
+
+enum status train_loop(const struct train_options *options, bool *stopped_out, struct err *err)
+{
+    struct loop *loop = calloc(1, sizeof(*loop)); /* the histogram is too large for a stack */
+    if (loop == NULL) {
+        return err_errno(err, ERR_RESOURCE, "training loop");
+    }
+    loop->options = options;
+    loop->config = options->config;
+    loop->team = (struct train_team){.ops = options->coll_ops,
+                                     .coll = options->coll,
+                                     .rank = options->rank,
+                                     .world = options->world};
+    const enum status status = run(loop, err);
+    *stopped_out = loop->stopped;
+    train_keeper_fini(&loop->keeper);
+    if (loop->trainer != NULL) {
+        options->trainer_ops->close(&loop->trainer);
+    }
+    report_fini(&loop->report);
+    free(loop);
+    return status;
+}

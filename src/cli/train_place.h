@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Where a training run stands, on disk and back: rank 0 writes and reads the checkpoints, the other
+ * ranks get place and model from it through the collective.
+ */
+#ifndef HEADRACE_CLI_TRAIN_PLACE_H
+#define HEADRACE_CLI_TRAIN_PLACE_H
+
+#include "cli/train_total.h"
+#include "consumer/checkpoint.h"
+#include "consumer/feed.h"
+#include "consumer/trainer.h"
+
+struct train_keeper {
+    char dir[PATH_BYTES_MAX];
+    struct train_team team;
+    const struct trainer_ops *ops;
+    struct trainer *trainer;     /* borrowed */
+    struct checkpoint_place job; /* stream, plan digest, seed; the rest is filled in */
+    void *model;                 /* room for the trainer's state; owned */
+    size_t model_bytes;
+};
+
+/* Takes all memory that saving needs. dir: NULL or "": <base>/checkpoints. */
+MUST_USE enum status train_keeper_init(struct train_keeper *out, const struct config *config,
+                                       const char *base, const struct feed_stream *train,
+                                       const struct train_team *team, const struct trainer_ops *ops,
+                                       struct trainer *trainer, struct err *err);
+void train_keeper_fini(struct train_keeper *keeper);
+
+/* digest: of the epoch's steps before `step`, summed over all ranks. Only rank 0 writes. */
+MUST_USE enum status train_keeper_save(struct train_keeper *keeper, uint32_t epoch, uint64_t step,
+                                       uint64_t digest, struct err *err);
+
+/* All ranks together: the newest checkpoint of this job, its model loaded. *found_out false: there
+ * is none, and nothing is changed. */
+MUST_USE enum status train_keeper_resume(struct train_keeper *keeper, uint32_t *epoch_out,
+                                         uint64_t *step_out, uint64_t *digest_out, bool *found_out,
+                                         struct err *err);
+
+#endif

@@ -1,0 +1,207 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The watcher's thread. The mutex guards what main and watcher share; nothing is called under it.
+ */
+#include "cli/train_watch.h"
+
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
+
+#include "cli/cmd.h"
+#include "common/clock.h"
+#include "common/log.h"
+
+enum { GRACE_MS = 500 }; /* the agent waits a second before it sends signals */
+
+struct train_watch {
+    struct coord_client *coord;
+    int signal_fd, quit_fd;
+    pthread_t thread;
+    int signals; /* heard so far; the watcher's own */
+
+    pthread_mutex_t mutex;
+    struct feed *feed;
+    const struct coll_ops *coll_ops;
+    struct coll *coll;
+    bool failed;
+    int code;
+    struct err err;
+};
+
+enum status train_watch_signals(int *fd_out, struct err *err)
+{
+    sigset_t set;
+    sigemptyset(&set);
+    sigaddset(&set, SIGTERM);
+    sigaddset(&set, SIGINT);
+    sigaddset(&set, SIGHUP);
+    sigaddset(&set, SIGQUIT);
+    CHECK(pthread_sigmask(SIG_BLOCK, &set, NULL) == 0);
+    const int fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+    if (fd < 0) {
+        return err_errno(err, ERR_RESOURCE, "signalfd");
+    }
+    *fd_out = fd;
+    return OK;
+}
+
+/* ---- ending the main thread's waits ---- */
+
+/* Safe at any time: aborting and closing may repeat. */
+static void end_waits(struct train_watch *watch)
+{
+    CHECK(pthread_mutex_lock(&watch->mutex) == 0);
+    const bool failed = watch->failed;
+    struct feed *feed = watch->feed;
+    const struct coll_ops *coll_ops = watch->coll_ops;
+    struct coll *coll = watch->coll;
+    CHECK(pthread_mutex_unlock(&watch->mutex) == 0);
+    if (!failed) {
+        return;
+    }
+    if (coll != NULL) {
+        coll_ops->abort(coll);
+    }
+    if (feed != NULL) {
+        feed_close(feed);
+    }
+}
+
+void train_watch_attach(struct train_watch *watch, struct feed *feed,
+                        const struct coll_ops *coll_ops, struct coll *coll)
+{
+    CHECK(pthread_mutex_lock(&watch->mutex) == 0);
+    watch->feed = feed;
+    watch->coll_ops = coll_ops;
+    watch->coll = coll;
+    CHECK(pthread_mutex_unlock(&watch->mutex) == 0);
+    end_waits(watch);
+}
+
+static bool has_failed(struct train_watch *watch)
+{
+    CHECK(pthread_mutex_lock(&watch->mutex) == 0);
+    const bool failed = watch->failed;
+    CHECK(pthread_mutex_unlock(&watch->mutex) == 0);
+    return failed;
+}
+
+static void on_failure(struct train_watch *watch, const struct coord_event *event)
+{
+    CHECK(pthread_mutex_lock(&watch->mutex) == 0);
+    if (!watch->failed) {
+        watch->failed = true;
+        watch->code = event->code;
+        (void)err_set(&watch->err, ERR_PEER_GONE, "%s", event->text);
+    }
+    CHECK(pthread_mutex_unlock(&watch->mutex) == 0);
+    end_waits(watch);
+}
+
+/* ---- events ---- */
+
+static void read_events(struct train_watch *watch)
+{
+    struct coord_event event;
+    while (coord_next_event(watch->coord, &event) == OK) {
+        switch (event.kind) {
+        case COORD_EVENT_FAIL:
+        case COORD_EVENT_LOST:
+            on_failure(watch, &event);
+            break;
+        case COORD_EVENT_STOP_AT:
+            log_debug("all ranks stop after step %llu", (unsigned long long)event.step);
+            break;
+        case COORD_EVENT_DONE:
+        case COORD_EVENT_VERDICT: /* the producers' business */
+            break;
+        }
+    }
+}
+
+static void read_signals(struct train_watch *watch)
+{
+    struct signalfd_siginfo info;
+    while (read(watch->signal_fd, &info, sizeof(info)) == (ssize_t)sizeof(info)) {
+        watch->signals++;
+        if (watch->signals > 1) {
+            _exit(EXIT_SIGNAL_BASE + (int)info.ssi_signo);
+        }
+        log_info("%s: asking all ranks to stop at the same step", strsignal((int)info.ssi_signo));
+        coord_stop(watch->coord);
+    }
+}
+
+static void *run(void *context)
+{
+    struct train_watch *watch = context;
+    struct pollfd fds[] = {
+        {.fd = watch->quit_fd, .events = POLLIN},
+        {.fd = watch->signal_fd, .events = POLLIN},
+        {.fd = coord_event_fd(watch->coord), .events = POLLIN},
+    };
+    while (!has_failed(watch)) {
+        (void)poll(fds, ARRAY_LEN(fds), -1); /* EINTR: nothing is readable, so again */
+        if (fds[0].revents != 0) {
+            return NULL;
+        }
+        read_signals(watch);
+        read_events(watch);
+    }
+    if (poll(fds, 1, GRACE_MS) == 0) {
+        (void)cmd_fail("train", &watch->err);
+        _exit(watch->code);
+    }
+    return NULL;
+}
+
+/* ---- start and stop ---- */
+
+enum status train_watch_start(struct coord_client *coord, int signal_fd, struct train_watch **out,
+                              struct err *err)
+{
+    struct train_watch *watch = calloc(1, sizeof(*watch));
+    if (watch == NULL) {
+        return err_errno(err, ERR_RESOURCE, "watcher");
+    }
+    watch->coord = coord;
+    watch->signal_fd = signal_fd;
+    watch->quit_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (watch->quit_fd < 0) {
+        free(watch);
+        return err_errno(err, ERR_RESOURCE, "eventfd of the watcher");
+    }
+    CHECK(pthread_mutex_init(&watch->mutex, NULL) == 0);
+    if (pthread_create(&watch->thread, NULL, run, watch) != 0) {
+        const enum status status = err_errno(err, ERR_RESOURCE, "the watcher's thread");
+        CHECK(close(watch->quit_fd) == 0);
+        free(watch);
+        return status;
+    }
+    *out = watch;
+    return OK;
+}
+
+bool train_watch_stop(struct train_watch **watch, int *code_out, struct err *err)
+{
+    struct train_watch *w = *watch;
+    const uint64_t one = 1;
+    CHECK(write(w->quit_fd, &one, sizeof(one)) == (ssize_t)sizeof(one));
+    CHECK(pthread_join(w->thread, NULL) == 0);
+    const bool failed = w->failed;
+    if (failed) {
+        *code_out = w->code;
+        *err = w->err;
+    }
+    CHECK(close(w->quit_fd) == 0);
+    CHECK(pthread_mutex_destroy(&w->mutex) == 0);
+    free(w);
+    *watch = NULL;
+    return failed;
+}

@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A rank's watcher: the thread that hears signals and the coordinator's events while the main
+ * thread waits for data or for other ranks. It ends those waits, and the process itself when the
+ * main thread does not end in time: no rank outlives a failed job.
+ *
+ *   SIGTERM etc. once   the job is asked to stop at a common step; the loop goes on until then
+ *   a second time       the process ends at once, 128 + signal
+ *   FAIL or lost        collective aborted, feed closed; 0.5 s later the process ends
+ */
+#ifndef HEADRACE_CLI_TRAIN_WATCH_H
+#define HEADRACE_CLI_TRAIN_WATCH_H
+
+#include "common/coord.h"
+#include "consumer/coll.h"
+#include "consumer/feed.h"
+
+struct train_watch;
+
+/* Blocks the stop signals in this thread, and so in those it starts from now on; *fd_out is
+ * readable when one came. Before any other thread is there. */
+MUST_USE enum status train_watch_signals(int *fd_out, struct err *err);
+
+/* Takes over signal_fd and the client's events. */
+MUST_USE enum status train_watch_start(struct coord_client *coord, int signal_fd,
+                                       struct train_watch **out, struct err *err);
+
+/* What to end when the job has failed; at once if it has. Either may be NULL and come later. */
+void train_watch_attach(struct train_watch *watch, struct feed *feed,
+                        const struct coll_ops *coll_ops, struct coll *coll);
+
+/* Joins the thread, before what is attached is freed. True: the job has failed; *code_out is what
+ * to exit with and err why. */
+bool train_watch_stop(struct train_watch **watch, int *code_out, struct err *err);
+
+#endif
