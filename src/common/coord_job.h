@@ -55,7 +55,7 @@ struct coord_state {
     bool join_checked;
 
     struct coord_host *hosts;
-    struct coord_member **members; /* COORD_MEMBERS_MAX places, in no order */
+    struct coord_member **members; /* COORD_MEMBERS_MAX places, by instance */
     uint32_t member_count;
     uint64_t fingerprint; /* of the first producer; 0: none yet */
     char fingerprint_host[HOST_BYTES_MAX];

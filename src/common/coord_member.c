@@ -10,14 +10,27 @@
 
 #include "common/coord_job.h"
 
-struct coord_member *job_find(const struct coord_state *state, uint64_t instance)
+/* Where a member stands, or would: every message is looked up, of thousands of members. */
+static uint32_t place_of(const struct coord_state *state, uint64_t instance)
 {
-    for (uint32_t i = 0; i < state->member_count; i++) {
-        if (state->members[i]->instance == instance) {
-            return state->members[i];
+    uint32_t low = 0;
+    uint32_t high = state->member_count;
+    while (low < high) {
+        const uint32_t middle = low + (high - low) / 2;
+        if (state->members[middle]->instance < instance) {
+            low = middle + 1;
+        } else {
+            high = middle;
         }
     }
-    return NULL;
+    return low;
+}
+
+struct coord_member *job_find(const struct coord_state *state, uint64_t instance)
+{
+    const uint32_t place = place_of(state, instance);
+    const bool found = place < state->member_count && state->members[place]->instance == instance;
+    return found ? state->members[place] : NULL;
 }
 
 const char *job_member_name(const struct coord_msg_join *join, char *out, size_t bytes)
@@ -183,7 +196,10 @@ static void add_member(struct coord_state *state, int64_t now_ns, uint64_t peer,
     member->join = *join;
     member->host = host;
     member->heard_ns = now_ns;
-    state->members[state->member_count++] = member;
+    struct coord_member **place = &state->members[place_of(state, instance)];
+    struct coord_member **end = &state->members[state->member_count++];
+    memmove(place + 1, place, (size_t)(end - place) * sizeof(struct coord_member *));
+    *place = member;
     if (join->kind == COORD_AGENT) {
         state->hosts[host].agent_seen = true;
         state->hosts[host].agent_present = true;
@@ -257,12 +273,9 @@ static void remove_member(struct coord_state *state, struct coord_member *member
         }
     }
     const bool produced = join->kind == COORD_PRODUCER;
-    for (uint32_t i = 0; i < state->member_count; i++) {
-        if (state->members[i] == member) {
-            state->members[i] = state->members[--state->member_count];
-            break;
-        }
-    }
+    struct coord_member **place = &state->members[place_of(state, member->instance)];
+    struct coord_member **end = &state->members[state->member_count--];
+    memmove(place, place + 1, (size_t)(end - place - 1) * sizeof(struct coord_member *));
     free(member);
     if (produced) {
         job_check_producers(state);

@@ -264,7 +264,7 @@ static void check_silence(struct coord_state *state, int64_t now_ns)
         char how[64];
         snprintf(how, sizeof(how), "was lost: not heard for %.1f s",
                  (double)(now_ns - member->heard_ns) / 1e9);
-        job_gone(state, member, how); /* puts another one in this place */
+        job_gone(state, member, how); /* the next one is now in this place */
     }
 }
 

@@ -3,6 +3,7 @@
 
 #include "common/clock.h"
 #include "support/coord_fixture.h"
+#include "support/random.h"
 #include "support/suite.h"
 
 enum { SENT_MAX = 4096 };
@@ -450,6 +451,34 @@ START_TEST(a_member_that_was_forgotten_is_told_and_may_come_back)
 }
 END_TEST
 
+START_TEST(members_are_found_in_whatever_order_they_come_and_go)
+{
+    struct random_state random = {random_seed()};
+    const struct coord_msg msg = join_message(COORD_PRODUCER, "elsewhere");
+    enum { INSTANCES = 200 };
+    bool present[INSTANCES + 1] = {false};
+    uint32_t count = 0;
+    for (int round = 0; round < 4000; round++) {
+        const uint64_t instance = random_in(&random, 1, INSTANCES);
+        world->sent_count = 0;
+        if (random_in(&random, 0, 1) == 0) {
+            receive(instance, &msg);
+            count += present[instance] ? 0 : 1;
+            present[instance] = true;
+        } else {
+            receive(instance, &(struct coord_msg){.type = COORD_MSG_BYE});
+            count -= present[instance] ? 1 : 0;
+            present[instance] = false;
+        }
+        ck_assert_uint_eq(coord_state_member_count(world->state), count);
+        const uint64_t other = random_in(&random, 1, INSTANCES);
+        world->sent_count = 0;
+        ping(other, 0, false, 0);
+        ck_assert_ptr_nonnull(last_sent(other, present[other] ? COORD_MSG_PONG : COORD_MSG_REFUSE));
+    }
+}
+END_TEST
+
 START_TEST(an_event_that_was_lost_is_sent_again)
 {
     join_everybody();
@@ -671,6 +700,7 @@ int main(void)
     tcase_add_test(tc, a_silent_agent_fails_the_job_a_silent_rank_or_producer_does_not);
     tcase_add_test(tc, a_broken_connection_shortens_the_patience);
     tcase_add_test(tc, a_member_that_was_forgotten_is_told_and_may_come_back);
+    tcase_add_test(tc, members_are_found_in_whatever_order_they_come_and_go);
     tcase_add_test(tc, an_event_that_was_lost_is_sent_again);
     tcase_add_test(tc, two_crashes_on_a_sample_are_a_verdict_a_repeated_report_is_one);
     tcase_add_test(tc, a_sum_is_given_when_all_have_come_and_its_name_serves_again);
