@@ -16,11 +16,10 @@ static const struct bench {
 
 static const char USAGE[] =
     "usage: headrace bench decode DIR [--threads N] [--rounds R] [--json]\n"
-    "  Decodes and augments every picture under DIR as a producer does: random_resized_crop 224 "
-    "and\n"
-    "  horizontal_flip into uint8 batches of 64. Every file is read each time, every round has "
-    "fresh\n"
-    "  crops. Prints the median of R rounds (default 5) after one to warm up, reading apart.\n"
+    "  Decodes and augments every picture under DIR as a producer does: random_resized_crop 224\n"
+    "  and horizontal_flip into uint8 batches of 64. Every file is read each time, every round\n"
+    "  has fresh crops. Prints the median of R rounds (default 5) after one to warm up, reading\n"
+    "  apart. HEADRACE_CPU=scalar|sse2|avx2|avx512 chooses the resampler's instructions.\n"
     "  --threads N   default: the cores that this process may use\n"
     "\n"
     "       headrace bench feed DIR [--producers P] [--threads N] [--epochs E] [--batch B]\n"

@@ -35,7 +35,8 @@ VENDORS = {
 
 # Files without clock, socket, thread, lock or allocation: they run in the simulator as they run in production.
 PURE = ("src/common/plan.", "src/common/shuffle.", "src/common/rng.", "src/common/layout.", "src/common/digest.",
-        "src/common/wire.", "src/common/msg", "src/common/hash.", "src/common/coord_state.", "src/consumer/sched")
+        "src/common/wire.", "src/common/msg", "src/common/hash.", "src/common/coord_state.", "src/consumer/sched",
+        "src/producer/geometry.", "src/producer/op")
 IMPURE_HEADERS = r"(pthread|time|sys/time|sys/socket|zmq|poll|stdatomic|common/clock|common/net|common/log|signal)\.h"
 IMPURE_CALLS = r"\b(malloc|calloc|realloc|free|pthread_\w+|clock_\w+|time|nanosleep|usleep|getrandom|fopen|read|write)\s*\("
 
