@@ -120,9 +120,10 @@ static enum status set_text(const struct source *source, const char *name, const
         return refuse_name(source, name, err);
     }
     struct json *value = NULL;
-    if (json_parse(text, &value, err) != OK) {
-        return err == NULL ? ERR_CONFIG
-                           : (err_prefix(err, "%s", where), err_restate(err, ERR_CONFIG));
+    const enum status parsed = json_parse(text, &value, err);
+    if (parsed != OK) {
+        (void)err_prefix(err, "%s", where);
+        return parsed == ERR_DATA ? err_restate(err, ERR_CONFIG) : parsed;
     }
     const enum status status = set_map(name, value, where, config, err);
     json_free(&value);

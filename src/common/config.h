@@ -61,11 +61,17 @@ struct config_sources {
 };
 
 /*
- * Reads all sources. ERR_USAGE: an unknown command-line option, answered with the nearest name;
- * ERR_CONFIG: a bad value, naming source, option, what was found and what is allowed; ERR_MISSING:
- * no such file. Hyperparameters that do not begin with headrace_ belong to the user's program and
- * are never an error. Words that are no options are handed back in order in
- * argv[0..*rest_count_out).
+ * Reads all sources; err is not NULL, *out is zeroed on failure. ERR_USAGE: an unknown command-line
+ * option, answered with the nearest name, or one without its value; ERR_CONFIG: a bad value or
+ * another source's unknown name, naming source, option, what was found and what is allowed;
+ * ERR_MISSING, ERR_IO: the file that was named. Hyperparameters that do not begin with headrace_
+ * belong to the user's program and are never an error. Words that are no options, and all words
+ * after "--", are handed back in order in argv[0..*rest_count_out).
+ *
+ * streams, roles and hosts may come from every source, as JSON, and replace a weaker source's. The
+ * file itself is named by --config, HEADRACE_CONFIG, the hyperparameter headrace_config or
+ * config_path. Empty folders get their default below the base; streams' data becomes relative to
+ * data_root.
  */
 MUST_USE enum status config_load(const struct config_sources *sources, struct config *out,
                                  int *rest_count_out, struct err *err);

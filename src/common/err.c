@@ -14,6 +14,16 @@ _Noreturn void check_failed(const char *cond, const char *file, int line)
     abort();
 }
 
+/* Names out of files may hold anything. */
+static void keep_on_one_line(char *message)
+{
+    for (char *p = message; *p != '\0'; p++) {
+        if ((unsigned char)*p < 0x20 || *p == 0x7F) {
+            *p = '?';
+        }
+    }
+}
+
 enum status err_set_at(struct err *err, enum status status, const char *file, int line,
                        const char *format, ...)
 {
@@ -27,6 +37,7 @@ enum status err_set_at(struct err *err, enum status status, const char *file, in
     va_start(args, format);
     vsnprintf(err->message, sizeof(err->message), format, args);
     va_end(args);
+    keep_on_one_line(err->message);
     return status;
 }
 
@@ -48,6 +59,7 @@ enum status err_errno_at(struct err *err, enum status status, const char *file, 
     char text[128];
     snprintf(err->message + len, sizeof(err->message) - len, ": %s",
              strerror_r(saved, text, sizeof(text)));
+    keep_on_one_line(err->message);
     return status;
 }
 
@@ -59,6 +71,7 @@ enum status err_prefix(struct err *err, const char *format, ...)
     va_start(args, format);
     vsnprintf(message, sizeof(message), format, args);
     va_end(args);
+    keep_on_one_line(message);
     const size_t len = strlen(message);
     snprintf(message + len, sizeof(message) - len, ": %s", err->message);
     memcpy(err->message, message, sizeof(message));

@@ -27,7 +27,8 @@ static inline enum status err_failed(enum status status)
 /*
  * Fills *err (NULL: nothing to fill) with a formatted message and returns status, so that
  * `return err_set(err, ERR_DATA, "...", ...)` is the way to fail. A longer message is cut.
- * Messages say what, where, got, wanted, and what to do; no final newline or full stop.
+ * Messages say what, where, got, wanted, and what to do; no final newline or full stop. A message
+ * is one line whatever it quotes: control characters become '?'.
  */
 #define err_set(err, status, ...) \
     err_failed(err_set_at((err), (status), __FILE__, __LINE__, __VA_ARGS__))

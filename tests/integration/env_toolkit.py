@@ -168,6 +168,10 @@ def special_cases():
     yield "a thousand hosts", plain(
         resourceconfig={"current_host": "algo-500", "hosts": sorted(hosts), "instance_groups": groups},
         hyperparameters={"sagemaker_distribution_instance_groups": '["gpu"]'})
+    lines = {"instance_group_name": "new\nline"}
+    yield "a refused name of two lines", plain(
+        resourceconfig={"current_host": "a", "hosts": ["a"], "current_group_name": "new\nline",
+                        "instance_groups": [lines]})
     yield "digits at the limit", plain(hyperparameters={"ok": "9" * 4300, "text": "9" * 4301})
     yield "32 levels", plain(hyperparameters={"x": "[" * 32 + "]" * 32, "text": "[" * 40})
 

@@ -38,6 +38,19 @@ START_TEST(prefix_keeps_the_status_and_cuts_long_texts)
 }
 END_TEST
 
+START_TEST(a_message_is_one_line)
+{
+    struct err err = {0};
+    ck_assert_int_eq(err_set(&err, ERR_DATA, "group '%s'", "a\nb\x7F\xC3\xBC\t"), ERR_DATA);
+    ck_assert_str_eq(err.message, "group 'a?b?\xC3\xBC?'");
+    ck_assert_int_eq(err_prefix(&err, "%s", "file\r\n"), ERR_DATA);
+    ck_assert_str_eq(err.message, "file??: group 'a?b?\xC3\xBC?'");
+    errno = ENOENT;
+    ck_assert_int_eq(err_errno(&err, ERR_MISSING, "%s", "\n"), ERR_MISSING);
+    ck_assert_str_eq(err.message, "?: No such file or directory");
+}
+END_TEST
+
 START_TEST(every_status_has_a_name_and_an_exit_code)
 {
     ck_assert_int_eq(status_exit_code(OK), 0);
@@ -55,6 +68,7 @@ int main(void)
     tcase_add_test(tc, message_is_formatted_and_status_returned);
     tcase_add_test(tc, errno_text_is_added);
     tcase_add_test(tc, prefix_keeps_the_status_and_cuts_long_texts);
+    tcase_add_test(tc, a_message_is_one_line);
     tcase_add_test(tc, every_status_has_a_name_and_an_exit_code);
     suite_add_tcase(suite, tc);
     return suite_main(suite);

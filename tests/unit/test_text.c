@@ -106,6 +106,32 @@ START_TEST(lengths_and_distances)
 }
 END_TEST
 
+START_TEST(bytes_that_are_no_text_come_back)
+{
+    static const char *const CASES[][2] = {
+        {"a\xC3\xBC", "a\xC3\xBC"},
+        {"\xFF", "\xED\xB3\xBF"},
+        {"\xED\xA0\x80", "\xED\xB3\xAD\xED\xB2\xA0\xED\xB2\x80"},
+        {"\xC0\x80", "\xED\xB3\x80\xED\xB2\x80"},
+        {"", ""},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(CASES); i++) {
+        char text[32];
+        text_from_bytes(CASES[i][0], text, sizeof(text));
+        ck_assert_str_eq(text, CASES[i][1]);
+        ck_assert(text_to_bytes(text));
+        ck_assert_str_eq(text, CASES[i][0]);
+    }
+    char cut[4];
+    text_from_bytes("ab\xC3\xBC", cut, sizeof(cut));
+    ck_assert_str_eq(cut, "ab");
+    char nul[] = "a\xC0\x80";
+    char surrogate[] = "\xED\xA0\x80";
+    ck_assert(!text_to_bytes(nul));
+    ck_assert(!text_to_bytes(surrogate));
+}
+END_TEST
+
 START_TEST(any_double_reads_back_equal_and_no_shorter_text_does)
 {
     uint64_t state = test_seed();
@@ -148,6 +174,7 @@ int main(void)
     tcase_add_test(tc, order_is_that_of_code_points);
     tcase_add_test(tc, natural_order_goes_by_the_value_of_numbers);
     tcase_add_test(tc, lengths_and_distances);
+    tcase_add_test(tc, bytes_that_are_no_text_come_back);
     tcase_add_test(tc, any_double_reads_back_equal_and_no_shorter_text_does);
     suite_add_tcase(suite, tc);
     return suite_main(suite);
