@@ -120,19 +120,21 @@ class Comparison:
 
     def judge(self, name, machine_path, wanted, variables):
         stricter = is_stricter(self.base)
-        for options, expected in (((), wanted[0]), (("--vars",), wanted[1])):
+        self.counts["stricter" if stricter else type(wanted[0]).__name__] += 1
+        forms = (((), wanted[0]), (("--vars",), wanted[1]))
+        if isinstance(wanted[0], Exception) or stricter:
+            options, _ = forms[sum(self.counts.values()) % 2]  # both refuse at the same place
+            found = env_support.run_env(self.binary, self.base, machine_path, variables, *options)
+            if not env_support.is_clear_error(*found, self.base):
+                self.fail(name, "the toolkit raises %r, headrace gives %r" % (wanted[0], found))
+            return
+        for options, expected in forms:
             code, out, err = env_support.run_env(self.binary, self.base, machine_path, variables, *options)
-            if isinstance(wanted[0], Exception) or stricter:
-                if not env_support.is_clear_error(code, out, err, self.base):
-                    self.fail(name, "the toolkit raises %r, headrace exits %d, %r %r" % (wanted[0], code, out, err))
-                continue
             if code != 0 or err != "":
                 self.fail(name, "the toolkit is content, headrace exits %d: %s" % (code, err))
                 continue
             for line in env_support.differences(json.loads(out), expected):
                 self.fail(name, line)
-        kind = "stricter" if stricter else type(wanted[0]).__name__
-        self.counts[kind] += 1
 
 
 def document(value):
