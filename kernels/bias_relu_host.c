@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Bias and ReLU, and their derivatives: the loops of kernels.h, left to the vectoriser. */
 #include "kernels/kernels.h"
 
 void bias_relu_host(const float *in, const float *bias, size_t positions, size_t channels,

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Channel norm and its derivative: sums run over positions, vectors over channels. */
 #include <math.h>
 
 #include "kernels/kernels.h"

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* The mean over positions and its derivative: sums run over positions, vectors over channels. */
 #include "kernels/kernels.h"
 
 void mean_pool_host(const float *in, size_t positions, size_t channels, float *out)

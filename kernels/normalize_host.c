@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* From bytes to the numbers that a network takes. */
 #include "kernels/kernels.h"
 
 void normalize_host(const uint8_t *in, float *out, size_t count, size_t height, size_t width,

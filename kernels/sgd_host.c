@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Stochastic gradient descent with momentum, one parameter after the other. */
 #include "kernels/kernels.h"
 
 void sgd_host(const struct sgd *sgd, float *parameters, float *velocity, const float *gradient,

@@ -18,6 +18,7 @@ struct cmd {
 
 extern const struct cmd cmd_bench;
 extern const struct cmd cmd_env;
+extern const struct cmd cmd_gen;
 extern const struct cmd cmd_index;
 extern const struct cmd cmd_local;
 extern const struct cmd cmd_run;

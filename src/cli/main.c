@@ -12,6 +12,7 @@
 static const struct cmd *const COMMANDS[] = {
     &cmd_bench,
     &cmd_env,
+    &cmd_gen,
     &cmd_index,
     &cmd_local,
     &cmd_run,
