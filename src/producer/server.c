@@ -20,6 +20,8 @@ enum {
     TICK_MS = 50,          /* the loop's longest sleep: a fifth of the PING interval */
     CONTROL_MESSAGES = 64, /* room in a link's queue beside the parts */
     REINDEX_PAUSE_MS = 1000,
+    BAD_AGREED_MAX = 256, /* bad samples about which the coordinator is asked who names them */
+    AGREE_MS = 500,       /* well below peer_timeout */
 };
 
 /* ---- set-up ---- */
@@ -269,6 +271,32 @@ static void receive_all(struct server *server, struct link *link, int64_t now_ns
     }
 }
 
+/* Every bad sample is named once in the whole job, by whoever tells the coordinator first. */
+static bool is_ours_to_name(struct server *server, const struct bad_sample *bad)
+{
+    char key[COORD_KEY_BYTES];
+    if (server->bad_named++ >= BAD_AGREED_MAX) {
+        return true; /* the coordinator keeps few facts */
+    }
+    snprintf(key, sizeof(key), "bad sample %u/%llu", bad->stream, (unsigned long long)bad->sample);
+    return coord_agree(server->options->coord, key, server->instance,
+                       clock_now_ns() + AGREE_MS * NS_PER_MS, NULL) != ERR_CONFIG;
+}
+
+static void name_bad_samples(struct server *server)
+{
+    struct bad_sample bad;
+    while (work_take_bad(server->work, &bad)) {
+        if (!is_ours_to_name(server, &bad)) {
+            continue;
+        }
+        struct index_entry entry;
+        index_get(server->indexes[bad.stream], bad.sample, &entry);
+        log_warn("bad sample %llu of stream %s, %s: %s", (unsigned long long)bad.sample,
+                 server->streams[bad.stream].name, entry.path, bad.reason);
+    }
+}
+
 static void send_results(struct server *server)
 {
     eventfd_t ignored;
@@ -277,13 +305,7 @@ static void send_results(struct server *server)
     while (work_take(server->work, &result)) {
         link_send_result(server, &server->links[result.rank], &result);
     }
-    struct bad_sample bad;
-    while (work_take_bad(server->work, &bad)) {
-        struct index_entry entry;
-        index_get(server->indexes[bad.stream], bad.sample, &entry);
-        log_warn("bad sample %llu of stream %s, %s: %s", (unsigned long long)bad.sample,
-                 server->streams[bad.stream].name, entry.path, bad.reason);
-    }
+    name_bad_samples(server);
 }
 
 static bool nothing_in_work(const struct server *server, int64_t now_ns)

@@ -63,6 +63,7 @@ struct server {
     uint32_t link_count;
     struct link *links;
     int64_t begin_ns, contact_ns; /* contact: the last moment with a live session; 0: never */
+    uint32_t bad_named;           /* samples found bad here */
     bool leaving;                 /* asked to stop: finishes what it has */
     bool reindex;                 /* refused for its data set: begins anew */
 };
