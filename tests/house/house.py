@@ -172,7 +172,7 @@ def check_promises(root, known):
             if not line.startswith("|") or len(cells) < 2 or set(cells[0]) <= set("-: ") or cells[0] == "promise":
                 continue
             names = re.findall(r"`(\w+)`", cells[1])
-            if not names and "not yet" not in cells[1]:
+            if not names and "not yet" not in cells[1] and not cells[0].startswith("**"):
                 yield f"tests/README.md:{number}: neither a test nor 'not yet'"
             for name in names:
                 if name not in known:
