@@ -162,7 +162,7 @@ static void check_complete(struct coord_state *state)
     }
     char text[TEXT_BYTES_MAX];
     const int64_t global_batch = state->options.config->global_batch;
-    if (world > RANKS_MAX || global_batch % world != 0) {
+    if (world == 0 || world > RANKS_MAX || global_batch % world != 0) {
         snprintf(text, sizeof(text),
                  "global_batch %" PRId64 " cannot be divided by the world size %u (at most %d): "
                  "set --global-batch to a multiple of it",
