@@ -27,10 +27,11 @@ enum {
     DONE_GRACE_MS = 6000, /* for producers to end by themselves; all is over within 10 s */
     FAIL_GRACE_MS = 1000, /* for children to end by themselves, with their own exit code */
     TERM_GRACE_MS = 2000, /* between SIGTERM and SIGKILL */
-    SUSPECT_MS = 2000,    /* a child lost its peer: the cause is somebody else's, who will say it */
+    SUSPECT_MS = 5000,    /* for the coordinator to answer a suspicion with the reason */
     CRASH_REPORT_MS = 5000,
     BACKOFF_MIN_MS = 100, /* before a producer is started again; doubles up to */
-    BACKOFF_MAX_MS = 5000,
+    BACKOFF_MAX_MS = 2000,
+    HEALTHY_S = 10,         /* one that has lived so long begins at the minimum again */
     SERVER_GRACE_MS = 8000, /* for members to say BYE, and late hosts to hear the end */
 };
 
@@ -52,7 +53,7 @@ struct agent {
     char reason[FAILURE_BYTES_MAX]; /* of FAILED */
     bool reason_is_ours;            /* heard from the coordinator, but of this host */
 
-    int64_t suspect_ns; /* 0: nothing is suspected; else when it becomes our own failure */
+    int64_t suspect_ns; /* 0: nothing is suspected; else when to end without the coordinator */
     char suspicion[FAILURE_BYTES_MAX];
 
     bool stop_known; /* STOP_AT was heard */
@@ -149,6 +150,8 @@ static void on_rank_end(struct agent *agent, struct process *process, int wait_s
         return;
     }
     if (WIFEXITED(wait_status) && code == EXIT_PEER) {
+        /* Likely the consequence of a failure elsewhere, which is the better reason. */
+        coord_suspect(agent->client, text);
         agent->suspect_ns = clock_now_ns() + SUSPECT_MS * NS_PER_MS;
         snprintf(agent->suspicion, sizeof(agent->suspicion), "%s", text);
         return;
@@ -217,11 +220,14 @@ static void on_producer_end(struct agent *agent, struct process *process, int wa
         producer_failed(agent, failure_code(wait_status), text);
         return;
     }
-    const uint32_t doublings = process->restarts < 6 ? process->restarts : 6;
-    int64_t wait_ms = (int64_t)BACKOFF_MIN_MS << doublings;
-    wait_ms = wait_ms < BACKOFF_MAX_MS ? wait_ms : BACKOFF_MAX_MS;
+    const int64_t now_ns = clock_now_ns();
+    if (now_ns - process->started_ns > HEALTHY_S * NS_PER_S || process->backoff_ms == 0) {
+        process->backoff_ms = BACKOFF_MIN_MS;
+    }
+    const int64_t wait_ms = process->backoff_ms;
+    process->backoff_ms = 2 * wait_ms < BACKOFF_MAX_MS ? 2 * wait_ms : BACKOFF_MAX_MS;
     process->restarts++;
-    process->start_ns = clock_now_ns() + wait_ms * NS_PER_MS;
+    process->start_ns = now_ns + wait_ms * NS_PER_MS;
     log_warn("%s; start %u of %" PRId64 " again in %.1f s", text, process->restarts,
              agent->config->restarts, (double)wait_ms / 1000);
 }

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "cli/failure.h"
+#include "common/clock.h"
 #include "common/sm_machine.h"
 
 /* On a host that also trains, batches are made with what the ranks leave. */
@@ -180,6 +181,7 @@ enum status process_start(struct process *process, struct err *err)
                                           .nice = process->nice,
                                           .output_fd = -1,
                                           .reason_fd = process->reason_fd};
+    process->started_ns = clock_now_ns();
     return child_start(&options, &process->pid, err);
 }
 

@@ -12,9 +12,11 @@
 struct process {
     bool is_producer;
     uint32_t local_rank;
-    pid_t pid;        /* 0: not running */
-    int64_t start_ns; /* when to start it; 0: not planned */
+    pid_t pid;          /* 0: not running */
+    int64_t start_ns;   /* when to start it; 0: not planned */
+    int64_t started_ns; /* its last start */
     uint32_t restarts;
+    int64_t backoff_ms;    /* before the next restart */
     bool ended_well;       /* its last end was exit code 0 */
     int reason_fd;         /* its last words (failure.h) */
     int crash_fd;          /* a producer's crash record, a file without a name; else -1 */

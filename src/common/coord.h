@@ -154,7 +154,11 @@ MUST_USE enum status coord_report_crash(struct coord_client *client, uint32_t st
 
 /* Notices: they return at once and are repeated until the server has them. */
 void coord_fail(struct coord_client *client,
-                const char *text);            /* ends the job everywhere: "rank 1 was killed ..." */
+                const char *text); /* ends the job everywhere: "rank 1 was killed ..." */
+/* The same, for a loss that is likely to be the consequence of another failure ("lost its peer"):
+ * ends the job in two seconds, with the first reason that was suspected, unless a better one comes.
+ */
+void coord_suspect(struct coord_client *client, const char *text);
 void coord_stop(struct coord_client *client); /* asks for a common last step */
 void coord_done(struct coord_client *client); /* COORD_AGENT: this host's ranks ended well */
 /* COORD_AGENT: this host's producer failed for good. The job goes on while there is another one,

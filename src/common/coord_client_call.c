@@ -305,6 +305,11 @@ void coord_fail(struct coord_client *client, const char *text)
     give_notice(client, COORD_REQUEST_FAIL, 0, text);
 }
 
+void coord_suspect(struct coord_client *client, const char *text)
+{
+    give_notice(client, COORD_REQUEST_SUSPECT, 0, text);
+}
+
 void coord_stop(struct coord_client *client)
 {
     give_notice(client, COORD_REQUEST_STOP, 0, "");

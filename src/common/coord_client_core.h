@@ -17,7 +17,7 @@
 
 enum {
     COORD_SLOTS = 16,  /* calls of a process that wait at the same time; more wait for a slot */
-    COORD_NOTICES = 4, /* FAIL, STOP, DONE, PRODUCER_FAILED: one of each */
+    COORD_NOTICES = 5, /* FAIL, STOP, DONE, PRODUCER_FAILED, SUSPECT: one of each */
     COORD_TOTALS = 64  /* names of coord_add */
 };
 

@@ -69,6 +69,10 @@ struct coord_state {
     bool stopped_early; /* before all ranks were there */
     uint64_t begun_by_departed;
 
+    bool suspected;     /* a loss was reported whose cause may still come */
+    int64_t suspect_ns; /* when it becomes the reason, set at the next tick; 0: not yet */
+    char suspicion[TEXT_BYTES_MAX];
+
     const char *first_failed_producer; /* host */
     int first_producer_code;
     char first_producer_text[TEXT_BYTES_MAX];

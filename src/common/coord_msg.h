@@ -70,6 +70,7 @@ enum coord_request_kind {
     COORD_REQUEST_STOP,
     COORD_REQUEST_DONE,
     COORD_REQUEST_PRODUCER_FAILED,
+    COORD_REQUEST_SUSPECT, /* FAIL, unless a better reason comes within two seconds */
 };
 
 struct coord_msg_request {
@@ -79,7 +80,7 @@ struct coord_msg_request {
     uint64_t value;            /* AGREE, SUM; ADD: the member's own total; CRASH: the sample */
     uint32_t count;            /* SUM: members; ROSTER: first rank; CRASH: the stream;
                                   PRODUCER_FAILED: the exit code */
-    uint32_t bytes_count;      /* PUT: the value; FAIL, PRODUCER_FAILED: the text, without NUL */
+    uint32_t bytes_count;      /* PUT: the value; FAIL, SUSPECT, PRODUCER_FAILED: a text, no NUL */
     uint8_t bytes[COORD_VALUE_BYTES];
 };
 

@@ -306,6 +306,13 @@ static void on_notice(struct coord_state *state, struct coord_member *member,
         snprintf(full, sizeof(full), "%s: %s", member->join.host, text);
         job_fail(state, EXIT_PEER, full);
         break;
+    case COORD_REQUEST_SUSPECT:
+        request_text(request, text);
+        if (!state->suspected) {
+            state->suspected = true;
+            snprintf(state->suspicion, sizeof(state->suspicion), "%s: %s", member->join.host, text);
+        }
+        break;
     case COORD_REQUEST_STOP:
         job_stop(state);
         break;

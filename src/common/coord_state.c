@@ -19,6 +19,8 @@ enum { SILENCE_FACTOR = 5, SILENCE_FACTOR_BROKEN = 2 };
 
 enum { EVENTS_PER_PING = 8 };
 
+static const int64_t SUSPECT_NS = INT64_C(2000000000);
+
 /* ---- sending ---- */
 
 struct coord_msg *job_message(struct coord_state *state, enum coord_msg_type type,
@@ -316,10 +318,22 @@ static void check_joined(struct coord_state *state, int64_t now_ns)
     }
 }
 
+/* Of a failure's consequences the first one heard is told, when the failure itself is not. */
+static void check_suspicion(struct coord_state *state, int64_t now_ns)
+{
+    if (state->suspected && state->suspect_ns == 0) {
+        state->suspect_ns = now_ns + SUSPECT_NS;
+    }
+    if (state->suspected && now_ns >= state->suspect_ns) {
+        job_fail(state, EXIT_PEER, state->suspicion);
+    }
+}
+
 void coord_state_tick(struct coord_state *state, int64_t now_ns)
 {
     if (!coord_state_over(state)) {
         check_joined(state, now_ns);
+        check_suspicion(state, now_ns);
     }
     check_silence(state, now_ns);
 }

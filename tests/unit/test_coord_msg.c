@@ -98,8 +98,7 @@ static void random_message(struct random_state *random, enum coord_msg_type type
         msg.ping.promised = random_in(random, 0, 1) == 1;
         break;
     case COORD_MSG_REQUEST:
-        msg.request.kind =
-            (uint32_t)random_in(random, COORD_REQUEST_PUT, COORD_REQUEST_PRODUCER_FAILED);
+        msg.request.kind = (uint32_t)random_in(random, COORD_REQUEST_PUT, COORD_REQUEST_SUSPECT);
         msg.request.number = random_in(random, 1, UINT64_MAX);
         msg.request.value = random_u64(random);
         msg.request.count = (uint32_t)random_u64(random);

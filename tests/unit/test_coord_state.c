@@ -396,6 +396,25 @@ START_TEST(a_failure_goes_to_everybody_with_its_host_and_the_first_one_stands)
 }
 END_TEST
 
+START_TEST(a_suspicion_waits_for_a_better_reason)
+{
+    const bool better = _i == 1;
+    join_everybody();
+    notice(2, COORD_REQUEST_SUSPECT, 0, "local rank 0 exited with code 69");
+    notice(4, COORD_REQUEST_SUSPECT, 0, "local rank 1 exited with code 69");
+    tick_after(0.1);
+    tick_after(1.8);
+    ck_assert(!coord_state_over(world->state));
+    if (better) {
+        notice(4, COORD_REQUEST_FAIL, 0, "local rank 0 was killed");
+        expect_fail(1, EXIT_PEER, "algo-10: local rank 0 was killed");
+        return;
+    }
+    tick_after(0.3);
+    expect_fail(1, EXIT_PEER, "algo-2: local rank 0 exited with code 69");
+}
+END_TEST
+
 START_TEST(a_silent_agent_fails_the_job_a_silent_rank_or_producer_does_not)
 {
     join_everybody();
@@ -697,6 +716,7 @@ int main(void)
     tcase_add_test(tc, a_stop_before_the_beginning_ends_the_job_well);
     tcase_add_test(tc, the_job_is_done_when_every_trainer_host_is);
     tcase_add_test(tc, a_failure_goes_to_everybody_with_its_host_and_the_first_one_stands);
+    tcase_add_loop_test(tc, a_suspicion_waits_for_a_better_reason, 0, 2);
     tcase_add_test(tc, a_silent_agent_fails_the_job_a_silent_rank_or_producer_does_not);
     tcase_add_test(tc, a_broken_connection_shortens_the_patience);
     tcase_add_test(tc, a_member_that_was_forgotten_is_told_and_may_come_back);

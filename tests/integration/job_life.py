@@ -1,0 +1,281 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: Apache-2.0
+"""Life and death of whole jobs: real producers, real ranks, pictures that headrace gen makes. What the stream digest
+says is compared between runs: with kills, stops, resumes and without.
+
+In a cluster of two and two the cpu hosts are algo-2 and algo-4, the gpu hosts algo-1 (coordinator, rank 0) and algo-3.
+"""
+import json
+import os
+import random
+import re
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+import unittest
+
+from cluster import BINARY, SLOW, Cluster, Process, read_file, wait_until
+
+SEED = int(os.environ.get("HR_SEED", time.time_ns()))
+RESTART = ["--restarts", "1000"]
+
+
+class Jobs(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        print(f"HR_SEED={SEED}", flush=True)
+        cls.random = random.Random(SEED)
+        cls.folder = tempfile.TemporaryDirectory(prefix="headrace pictures ")
+        cls.addClassCleanup(cls.folder.cleanup)
+        cls.pictures = os.path.join(cls.folder.name, "pictures")
+        subprocess.run([BINARY, "gen", cls.pictures, "--classes", "4", "--images", "240", "--seed", "1"], check=True,
+                       timeout=300, stdout=subprocess.DEVNULL)
+
+    def job(self, **changes):
+        crop = [{"op": "decode"}, {"op": "random_resized_crop", "size": 64}, {"op": "horizontal_flip", "p": 0.5}]
+        whole = [{"op": "decode"}, {"op": "resize", "size": 72}, {"op": "center_crop", "size": 64}]
+        job = {"global_batch": 16, "epochs": 2, "seed": 3, "trainer": {"name": "synthetic", "step_ms": 0},
+               "streams": {"train": {"data": "train", "pipeline": crop}, "eval": {"data": "test", "pipeline": whole}}}
+        job.update(changes)
+        return job
+
+    def cluster(self, *arguments, data=None, **changes):
+        options = {key: changes.pop(key) for key in ("folder", "cpu", "gpu") if key in changes}
+        cluster = Cluster(["--data", data or self.pictures, *arguments], job=self.job(**changes), fake=False, **options)
+        self.addCleanup(cluster.close)
+        return cluster
+
+    def report(self, cluster):
+        with open(os.path.join(cluster.folder, "algo-1/output/headrace/report.json"), encoding="utf-8") as file:
+            return json.load(file)
+
+    def digests(self, cluster):
+        return [(epoch["epoch"], epoch["digest"], epoch["eval_digest"]) for epoch in self.report(cluster)["epochs"]]
+
+    def model(self, cluster):
+        folder = os.path.join(cluster.folder, "algo-1/checkpoints")
+        return read_file(os.path.join(folder, max(os.listdir(folder), key=lambda name: int(re.findall(r"\d+", name)[0]))))
+
+    def finish(self, cluster, code=0, seconds=120):
+        self.assertEqual(cluster.wait(seconds), code, cluster.output())
+        cluster.nobody_left()
+
+    def wait_training(self, cluster):
+        cluster.wait_for(r"serving rank", 4)
+        cluster.wait_for(r"session began", 4)
+
+    # ---- the digest ----
+
+    def test_the_stream_is_the_same_for_any_number_of_producers(self):
+        clusters = [self.cluster(cpu=1), self.cluster(cpu=3),
+                    self.cluster("--layout", "homogeneous", "--threads", "1", cpu=0)]
+        for cluster in clusters:
+            self.finish(cluster)
+        self.assertEqual(self.digests(clusters[0]), self.digests(clusters[1]))
+        self.assertEqual(self.digests(clusters[0]), self.digests(clusters[2]))
+        self.assertEqual(len(set(digest for _, digest, _ in self.digests(clusters[0]))), 2)
+
+    def test_producers_killed_at_20_moments_do_not_change_the_stream(self):
+        epochs = 120
+        undisturbed = self.cluster(epochs=epochs)
+        self.finish(undisturbed)
+        cluster = self.cluster(*RESTART, epochs=epochs)
+        self.wait_training(cluster)
+        counted = 0
+        kills = {"algo-2": 0, "algo-4": 0}
+        while counted < 20:
+            host = self.random.choice(sorted(kills))
+            # The producer serves both ranks; it has said so once for each of its lives.
+            cluster.wait_for(rf"{host} .*serving rank", 2 * (kills[host] + 1))
+            time.sleep(self.random.uniform(0, 0.3))
+            os.kill(cluster.members("serve")[host][0], signal.SIGKILL)
+            kills[host] += 1
+            ends = cluster.wait_for(rf"{host}/0: session ended: .*\((\d+) leases", 2 * kills[host])[-2:]
+            counted += any(int(match.group(1)) > 0 for match in ends)
+        print(f"kills {kills}, {counted} of producers that held leases", flush=True)
+        self.finish(cluster, seconds=240)
+        self.assertEqual(self.digests(cluster), self.digests(undisturbed))
+        self.assertEqual(len(self.digests(cluster)), epochs)
+
+    def test_a_stopped_producer_that_comes_back_does_not_change_the_stream(self):
+        undisturbed = self.cluster(epochs=20)
+        cluster = self.cluster(epochs=20, trainer={"name": "synthetic", "step_ms": 20})
+        self.wait_training(cluster)
+        victim = cluster.members("serve")["algo-2"][0]
+        os.kill(victim, signal.SIGSTOP)
+        cluster.wait_for(r"algo-2/0: session ended", 2)
+        os.kill(victim, signal.SIGCONT)
+        cluster.wait_for(r"algo-2/0: session began", 4)
+        self.finish(cluster)
+        self.finish(undisturbed)
+        self.assertEqual(self.digests(cluster), self.digests(undisturbed))
+
+    def test_an_extra_producer_joins_a_running_job(self):
+        cluster = self.cluster(*RESTART, epochs=30, trainer={"name": "synthetic", "step_ms": 20})
+        self.wait_training(cluster)
+        address = cluster.find(r"serving rank 0 at (127\.[\d.]+):(\d+)")[0]
+        extra = Process([BINARY, "serve", "--connect", f"{address.group(1)}:{int(address.group(2)) - 1}", "--data-root",
+                         self.pictures])
+        self.addCleanup(extra.kill)
+        extra.wait_for("serving rank", 2)
+        cluster.wait_for("session began", 6)
+        self.finish(cluster)
+        self.assertEqual(extra.wait(30), 0, extra.output())
+        undisturbed = self.cluster(epochs=30)
+        self.finish(undisturbed)
+        self.assertEqual(self.digests(cluster), self.digests(undisturbed))
+
+    # ---- ends ----
+
+    def test_a_killed_rank_ends_every_host_with_69(self):
+        cluster = self.cluster(epochs=1000)
+        self.wait_training(cluster)
+        time.sleep(self.random.uniform(0, 1))
+        os.kill(cluster.members("train")["algo-3"][0], signal.SIGKILL)
+        self.finish(cluster, 69, 30)
+        self.assertEqual(cluster.exit_codes(), dict.fromkeys(("algo-1", "algo-2", "algo-3", "algo-4"), 69))
+        for host in cluster.exit_codes():
+            self.assertIn("local rank 0 was killed by signal 9", cluster.failure(host))
+
+    def test_sigterm_stops_at_one_step_and_the_resumed_job_ends_as_if_nothing_had_been(self):
+        changes = {"epochs": 12, "trainer": {"name": "reference"}}
+        undisturbed = self.cluster(**changes)
+        self.finish(undisturbed)
+        cluster = self.cluster(**changes)
+        stops = 0
+        while stops < 5:
+            cluster.wait_for("session began|: done")
+            time.sleep(self.random.uniform(0, 1))
+            agents = cluster.members("run").get(self.random.choice(["algo-1", "algo-2", "algo-3", "algo-4"]))
+            if agents:
+                os.kill(agents[0], signal.SIGTERM)
+            self.finish(cluster, seconds=60)
+            steps = {match.group(1) for match in cluster.find(r"stopped after step (\d+)$")}
+            if not cluster.find("stopped at epoch"):
+                break
+            self.assertEqual(len(steps), 1, steps)
+            stops += 1
+            cluster = self.cluster("--resume", folder=cluster.folder, **changes)
+        self.finish(cluster)
+        self.assertGreater(stops, 0)
+        self.assertEqual(self.digests(cluster)[-1], self.digests(undisturbed)[-1])
+        self.assertEqual(self.report(cluster)["epochs"][-1]["accuracy"],
+                         self.report(undisturbed)["epochs"][-1]["accuracy"])
+        self.assertEqual(self.model(cluster), self.model(undisturbed))  # every bit of every weight
+
+    def test_without_data_the_job_waits_and_then_says_who_was_last_seen(self):
+        cluster = self.cluster("--starve-timeout-s", "3", epochs=1000)
+        self.wait_training(cluster)
+        for pids in cluster.members("serve").values():
+            os.kill(pids[0], signal.SIGSTOP)
+        self.finish(cluster, 69, 40)
+        self.assertRegex(cluster.failure("algo-1"), "algo-[24]")
+
+    def test_producers_do_not_outlive_their_ranks(self):
+        cluster = self.cluster("--orphan-timeout-s", "3", "--restarts", "0", epochs=1000)
+        self.wait_training(cluster)
+        for pids in cluster.members("train").values():
+            os.kill(pids[0], signal.SIGSTOP)
+        self.finish(cluster, 69, 40)
+        self.assertRegex(cluster.failure("algo-2") + cluster.failure("algo-4"), "orphan")
+
+    def test_a_killed_local_leaves_nothing(self):
+        cluster = self.cluster(epochs=1000)
+        self.wait_training(cluster)
+        self.assertEqual(len(cluster.family()), 1 + 4 + 4)
+        os.kill(cluster.pid, signal.SIGKILL)
+        cluster.nobody_left()
+
+    def test_ctrl_c_is_a_good_end(self):
+        cluster = self.cluster(epochs=1000)
+        self.wait_training(cluster)
+        os.killpg(cluster.pid, signal.SIGINT)
+        self.finish(cluster)
+        self.assertTrue(self.report(cluster)["stopped"])
+
+    # ---- bad input ----
+
+    def copy_of_the_pictures(self):
+        folder = tempfile.TemporaryDirectory(prefix="headrace copy ")
+        self.addCleanup(folder.cleanup)
+        copy = os.path.join(folder.name, "pictures")
+        shutil.copytree(self.pictures, copy, ignore=shutil.ignore_patterns(".headrace"))
+        return copy
+
+    def test_a_missing_folder_is_66(self):
+        copy = self.copy_of_the_pictures()
+        shutil.rmtree(os.path.join(copy, "train"))
+        cluster = self.cluster(data=copy)
+        self.finish(cluster, 66, 60)
+        self.assertIn(os.path.join(copy, "train"), cluster.failure("algo-1"))
+
+    def test_an_empty_data_set_is_65(self):
+        copy = self.copy_of_the_pictures()
+        shutil.rmtree(os.path.join(copy, "train"))
+        os.mkdir(os.path.join(copy, "train"))
+        cluster = self.cluster(data=copy)
+        self.finish(cluster, 65, 60)
+        self.assertIn("train", cluster.failure("algo-1"))
+
+    def test_a_corrupt_picture_is_named_once_and_replaced(self):
+        copy = self.copy_of_the_pictures()
+        folder = os.path.join(copy, "train", sorted(os.listdir(os.path.join(copy, "train")))[1])
+        victim = os.path.join(folder, sorted(os.listdir(folder))[3])
+        with open(victim, "r+b") as file:
+            file.truncate(100)
+        clusters = [self.cluster(data=copy), self.cluster(data=copy, cpu=1)]
+        for cluster in clusters:
+            self.finish(cluster)
+            self.assertEqual([epoch["bad_samples"] for epoch in self.report(cluster)["epochs"]], [1, 1])
+            self.assertIn(os.path.basename(victim), cluster.output())
+        self.assertEqual(self.digests(clusters[0]), self.digests(clusters[1]))
+
+    def test_more_bad_pictures_than_the_budget_fail_the_job(self):
+        copy = self.copy_of_the_pictures()
+        for folder, _, names in os.walk(os.path.join(copy, "train")):
+            for name in sorted(names)[:10]:
+                with open(os.path.join(folder, name), "r+b") as file:
+                    file.truncate(100)
+        cluster = self.cluster("--bad-budget", "5", data=copy)
+        self.finish(cluster, 65, 60)
+
+    def test_data_outside_the_root_is_78(self):
+        cluster = self.cluster(streams={"train": {"data": "../elsewhere"}})
+        self.assertEqual(cluster.wait(), 78, cluster.output())
+
+    def test_a_producer_with_other_data_is_turned_away_and_both_are_named(self):
+        cluster = self.cluster(epochs=2)
+        self.finish(cluster)
+        other = self.copy_of_the_pictures()
+        os.remove(next(os.path.join(folder, names[0]) for folder, _, names in os.walk(os.path.join(other, "train"))
+                       if names))
+        path = os.path.join(cluster.folder, "algo-4/input/config/hyperparameters.json")
+        hosts = {}
+        with open(path, encoding="utf-8") as file:
+            hyperparameters = json.load(file)
+        hyperparameters["headrace_data_root"] = json.dumps(other)
+        with open(path, "w", encoding="utf-8") as file:
+            json.dump(hyperparameters, file)
+        for host in ("algo-1", "algo-2", "algo-3", "algo-4"):
+            hosts[host] = Process([BINARY, "run", "--config", cluster.job, "--join-timeout-s", "8"],
+                                  {"SAGEMAKER_BASE_DIR": os.path.join(cluster.folder, host)})
+            self.addCleanup(hosts[host].kill)
+        text = wait_until(lambda: hosts["algo-1"].find(r"(algo-2.*algo-4|algo-4.*algo-2)"), 60, "both are named")
+        self.assertTrue(text)
+        for host in hosts.values():
+            self.assertIn(host.wait(), (0, 65, 69, 75, 78), host.output())
+
+    # ---- memory ----
+
+    def peak_rss(self, cluster, peaks):
+        for pids in list(cluster.members("train").items()) + list(cluster.members("serve").items()):
+            for pid in pids[1]:
+                match = re.search(rb"VmHWM:\s+(\d+) kB", read_file(f"/proc/{pid}/status"))
+                if match:
+                    peaks[pid] = max(peaks.get(pid, 0), int(match.group(1)))
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)
