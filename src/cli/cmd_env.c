@@ -150,6 +150,7 @@ static enum status take_own_options(int argc, char **argv, struct request *reque
 static enum status load_config(int argc, char **argv, enum form form, struct config *config,
                                struct err *err)
 {
+    static const char *const OWN[] = {"vars", "export", "role", "machine", NULL};
     char path[PATH_BYTES_MAX];
     char *no_variables[] = {NULL};
     int rest_count = 0;
@@ -160,6 +161,7 @@ static enum status load_config(int argc, char **argv, enum form form, struct con
         .argv = argv,
         .environ_list = is_role ? NULL : no_variables,
         .hyperparameters_path = is_role ? path : NULL,
+        .own_options = OWN,
     };
     TRY(config_load(&sources, config, &rest_count, err));
     if (rest_count > 0) {

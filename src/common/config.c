@@ -30,7 +30,8 @@ enum source_kind { SOURCE_FILE, SOURCE_HYPERPARAMETER, SOURCE_ENVIRONMENT, SOURC
 
 struct source {
     enum source_kind kind;
-    const char *path; /* of a file */
+    const char *path;               /* of a file */
+    const char *const *own_options; /* of the command line; may be NULL */
 };
 
 /* An option's name as its source spells it. */
@@ -63,16 +64,27 @@ static void spell(const struct source *source, const char *name, char *out, size
     }
 }
 
+/* The nearest of all names that the source knows. */
+static const char *nearest_name(const struct source *source, const char *name)
+{
+    const char *nearest = option_nearest(name);
+    for (size_t i = 0; source->own_options != NULL && source->own_options[i] != NULL; i++) {
+        if (text_distance(name, source->own_options[i]) < text_distance(name, nearest)) {
+            nearest = source->own_options[i];
+        }
+    }
+    return nearest;
+}
+
 static enum status refuse_name(const struct source *source, const char *name, struct err *err)
 {
     char where[WHERE_BYTES];
     char nearest[WHERE_BYTES];
     spell(source, name, where, sizeof(where));
-    const struct source bare = {source->kind, ""};
     if (source->kind == SOURCE_FILE) {
         snprintf(nearest, sizeof(nearest), "%s", option_nearest(name));
     } else {
-        spell(&bare, option_nearest(name), nearest, sizeof(nearest));
+        spell(source, nearest_name(source, name), nearest, sizeof(nearest));
     }
     return err_set(err, source->kind == SOURCE_COMMAND_LINE ? ERR_USAGE : ERR_CONFIG,
                    "%s: no such option; did you mean %s?", where, nearest);
@@ -200,7 +212,7 @@ static enum status read_object(const char *path, struct json **out, struct err *
 
 static enum status apply_file(const char *path, struct config *config, struct err *err)
 {
-    const struct source source = {SOURCE_FILE, path};
+    const struct source source = {SOURCE_FILE, path, NULL};
     struct json *root = NULL;
     TRY(read_object(path, &root, err));
     enum status status = OK;
@@ -219,7 +231,7 @@ static enum status apply_file(const char *path, struct config *config, struct er
 static enum status apply_hyperparameter(const struct json *member, struct config *config,
                                         struct err *err)
 {
-    const struct source source = {SOURCE_HYPERPARAMETER, NULL};
+    const struct source source = {SOURCE_HYPERPARAMETER, NULL, NULL};
     const char *name = json_key(member) + strlen(HYPERPARAMETER_PREFIX);
     char *text = NULL;
     struct json *inner = NULL;
@@ -286,7 +298,7 @@ static bool option_of_variable(const char *entry, size_t name_len, char *out, si
 
 static enum status apply_environment(char **list, struct config *config, struct err *err)
 {
-    const struct source source = {SOURCE_ENVIRONMENT, NULL};
+    const struct source source = {SOURCE_ENVIRONMENT, NULL, NULL};
     for (size_t i = 0; list[i] != NULL; i++) {
         char name[NAME_BYTES_MAX];
         const char *value = strchr(list[i], '=');
@@ -328,7 +340,7 @@ static bool split_argument(const char *word, struct argument *out)
 static enum status take_value(const struct config_sources *sources, int *index,
                               struct argument *argument, struct err *err)
 {
-    const struct source source = {SOURCE_COMMAND_LINE, NULL};
+    const struct source source = {SOURCE_COMMAND_LINE, NULL, sources->own_options};
     const struct option *option = option_find(argument->name);
     if (sources->argv[*index][1] != '-' || (option == NULL && !is_map(argument->name))) {
         return refuse_name(&source, argument->name, err);
@@ -352,7 +364,7 @@ static enum status take_value(const struct config_sources *sources, int *index,
 static enum status walk_arguments(const struct config_sources *sources, struct config *config,
                                   const char **path_out, int *rest_count_out, struct err *err)
 {
-    const struct source source = {SOURCE_COMMAND_LINE, NULL};
+    const struct source source = {SOURCE_COMMAND_LINE, NULL, sources->own_options};
     int rest_count = 0;
     bool is_open = true;
     for (int i = 1; i < sources->argc; i++) {

@@ -57,7 +57,9 @@ struct config_sources {
     char **argv;
     char **environ_list;              /* NULL: the process's */
     const char *hyperparameters_path; /* NULL or absent file: none */
-    const char *config_path; /* NULL: none; --config FILE on the command line overrides it */
+    const char *config_path;        /* NULL: none; --config FILE on the command line overrides it */
+    const char *const *own_options; /* the command's own, which it has taken out of argv, without
+                                       dashes in front, ending with NULL: to be suggested too */
 };
 
 /*

@@ -91,6 +91,7 @@ def check_command_line(base):
     run = env_support.run_env
     for options in (("--varz",), ("--vars", "word"), ("--machine",)):
         expect_refusal(" ".join(options), run(BINARY, base, None, {}, *options), 64, "headrace env: ")
+    expect_refusal("nearest name", run(BINARY, base, None, {}, "--machin", "x"), 64, "did you mean --machine?")
     code, out, err = run(BINARY, base, None, {}, "--help")
     expect("--help", code == 0 and err == "" and "--export" in out and "--machine" in out, code, out, err)
     machine = env_support.write_files(base, {"resourceconfig": {"current_host": "a", "hosts": ["a"]},
