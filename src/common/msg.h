@@ -43,6 +43,7 @@ struct msg_hello { /* the only message without a session */
 
 struct msg_welcome {
     uint64_t credit_bytes; /* in-flight bytes this session may have */
+    uint32_t attempt;      /* of the HELLO it answers; one of an older attempt changes nothing */
 };
 
 enum reject_code {

@@ -55,12 +55,16 @@ void msg_get_hello(struct wire_reader *r, struct msg *out)
 
 void msg_put_welcome(struct wire_writer *w, const struct msg *msg)
 {
-    wire_put64_in(w, msg->welcome.credit_bytes, 1, UINT64_MAX); /* 0 */
+    wire_put64_in(w, msg->welcome.credit_bytes, 1, UINT64_MAX); /*  0 */
+    wire_put32(w, msg->welcome.attempt);                        /*  8 */
+    wire_put32(w, 0);                                           /* 12 */
 }
 
 void msg_get_welcome(struct wire_reader *r, struct msg *out)
 {
     out->welcome.credit_bytes = wire_get64_in(r, "credit_bytes", 1, UINT64_MAX);
+    out->welcome.attempt = wire_get32(r, "attempt");
+    wire_get32_in(r, "reserved", 0, 0);
 }
 
 void msg_put_reject(struct wire_writer *w, const struct msg *msg)

@@ -169,7 +169,7 @@ void sched_on_send_failed(struct sched *sched, uint64_t peer, const struct msg *
     if (session == NULL) {
         return;
     }
-    if (msg->type == MSG_WELCOME && !session->answered) {
+    if (msg->type == MSG_WELCOME) {
         sched_session_unwelcome(sched, session);
         return;
     }

@@ -46,12 +46,24 @@ static bool wanted(struct sched *sched, const struct msg_data *data, uint64_t gs
     return true;
 }
 
+/* The session that a part belongs to, or NULL. */
+static struct sched_session *data_session(struct sched *sched, uint64_t peer, uint64_t id)
+{
+    struct sched_session *session = sched_session_find(sched, peer, id);
+    for (uint32_t i = 0; i < sched->options.sessions_max; i++) {
+        if (session == NULL && sched->ids[i] != 0 && sched_lacks(sched, SCHED_MUTANT_DEAD_DATA)) {
+            session = &sched->sessions[i];
+        }
+    }
+    return session;
+}
+
 bool sched_on_data(struct sched *sched, uint64_t peer, const struct msg *msg, int64_t now_ns,
                    struct sched_place *out)
 {
     sched->now_ns = now_ns;
     const struct msg_data *data = &msg->data;
-    struct sched_session *session = sched_session_find(sched, peer, msg->session);
+    struct sched_session *session = data_session(sched, peer, msg->session);
     if (session == NULL) {
         sched->stats.parts_late++;
         return false;
@@ -128,7 +140,7 @@ void sched_on_written(struct sched *sched, uint64_t peer, const struct msg *msg,
                       int64_t now_ns)
 {
     sched->now_ns = now_ns;
-    struct sched_session *session = sched_session_find(sched, peer, msg->session);
+    struct sched_session *session = data_session(sched, peer, msg->session);
     const uint64_t gstep = data_gstep(sched, &msg->data);
     struct sched_step *step = sched_window_step(sched, msg->data.stream, gstep);
     CHECK(session != NULL && step != NULL);

@@ -57,7 +57,7 @@ enum {
 struct sched_session {
     uint64_t id, peer; /* id 0: the record is free */
     uint32_t producer;
-    bool answered; /* a message of the session has come: its producer knows it */
+    uint32_t welcomes; /* given out, and not come back as failed */
     bool leaving;
     uint8_t say; /* SAY_*: messages that are due */
     uint32_t leases_open, leases_live;
@@ -155,7 +155,7 @@ void sched_session_end(struct sched *sched, struct sched_session *session, bool 
                        const char *why);
 /* Ends every session of a connection. */
 void sched_session_end_peer(struct sched *sched, uint64_t peer, const char *why);
-/* Its WELCOME could not be sent: it never was, and its HELLO will come again. */
+/* A WELCOME could not be sent. If none was before, the session never was: its HELLO comes again. */
 void sched_session_unwelcome(struct sched *sched, struct sched_session *session);
 /* Are producers to be told that the job is over? */
 bool sched_session_is_done(const struct sched *sched);
@@ -225,7 +225,8 @@ void sched_window_advance(struct sched *sched, uint32_t stream);
 void sched_say_text(struct sched *sched, enum sched_action_kind kind,
                     const struct sched_session *session, const char *format, ...) PRINTF(4, 5);
 void sched_say_reject(struct sched *sched, uint64_t peer, const struct msg_reject *reject);
-void sched_say_welcome(struct sched *sched, uint64_t peer, uint64_t session, uint64_t credit_bytes);
+void sched_say_welcome(struct sched *sched, uint64_t peer, uint64_t session,
+                       const struct msg_welcome *welcome);
 /* The job cannot go on. Said once, the first time. */
 void sched_say_fail(struct sched *sched, enum status status, const char *format, ...) PRINTF(3, 4);
 /* Takes the oldest one out. */

@@ -57,14 +57,15 @@ void sched_say_reject(struct sched *sched, uint64_t peer, const struct msg_rejec
     msg->reject = *reject;
 }
 
-void sched_say_welcome(struct sched *sched, uint64_t peer, uint64_t session, uint64_t credit_bytes)
+void sched_say_welcome(struct sched *sched, uint64_t peer, uint64_t session,
+                       const struct msg_welcome *welcome)
 {
     struct msg *msg = answer_add(sched, peer, MSG_WELCOME);
     if (msg == NULL) {
         return;
     }
     msg->session = session;
-    msg->welcome.credit_bytes = credit_bytes;
+    msg->welcome = *welcome;
 }
 
 void sched_say_fail(struct sched *sched, enum status status, const char *format, ...)

@@ -36,7 +36,7 @@ struct sched_session *sched_session_find(struct sched *sched, uint64_t peer, uin
         const bool own = sched->sessions[i].peer == peer;
         return own || sched_lacks(sched, SCHED_MUTANT_ANY_CONNECTION) ? &sched->sessions[i] : NULL;
     }
-    return sched_lacks(sched, SCHED_MUTANT_DEAD_DATA) ? session_of_peer(sched, peer) : NULL;
+    return NULL;
 }
 
 bool sched_session_is_done(const struct sched *sched)
@@ -83,6 +83,9 @@ void sched_session_end_peer(struct sched *sched, uint64_t peer, const char *why)
 
 void sched_session_unwelcome(struct sched *sched, struct sched_session *session)
 {
+    if (--session->welcomes > 0) {
+        return;
+    }
     sched->producers[session->producer].session_id = 0;
     sched_session_end(sched, session, false, "its WELCOME could not be sent");
 }
@@ -261,7 +264,9 @@ static bool hello_repeated(struct sched *sched, const struct sched_producer *pro
         return true;
     }
     if (producer->session == NONE || sched->sessions[producer->session].peer != peer) {
-        sched_say_welcome(sched, peer, producer->session_id, sched->options.session_bytes_max);
+        const struct msg_welcome welcome = {.credit_bytes = sched->options.session_bytes_max,
+                                            .attempt = hello->attempt};
+        sched_say_welcome(sched, peer, producer->session_id, &welcome);
         return true;
     }
     struct sched_session *session = &sched->sessions[producer->session];
@@ -397,7 +402,6 @@ static void on_return(struct sched *sched, struct sched_session *session, uint32
 static void on_control(struct sched *sched, struct sched_session *session, const struct msg *msg)
 {
     session->heard_ns = sched->now_ns;
-    session->answered = true;
     switch (msg->type) {
     case MSG_PING:
         session->pong_seq = msg->ping.seq;
@@ -480,8 +484,10 @@ bool sched_session_say(struct sched *sched, struct sched_session *session, struc
     out->session = session->id;
     if (session->say & SAY_WELCOME) {
         session->say &= (uint8_t)~SAY_WELCOME;
+        session->welcomes++;
         out->type = MSG_WELCOME;
         out->welcome.credit_bytes = session->bytes_max;
+        out->welcome.attempt = sched->producers[session->producer].attempt;
         return true;
     }
     if ((session->say & SAY_CANCEL) && say_cancel(sched, session, out)) {

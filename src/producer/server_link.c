@@ -75,6 +75,9 @@ void link_on_disconnect(struct server *server, struct link *link, int64_t now_ns
 static void on_welcome(struct server *server, struct link *link, const struct msg *msg,
                        int64_t now_ns)
 {
+    if (msg->welcome.attempt != link->attempt) {
+        return; /* the answer to an older HELLO, whose session was dropped */
+    }
     if (link->state == LINK_LIVE && link->session == msg->session) {
         return; /* a repeat */
     }

@@ -112,7 +112,7 @@ static void on_message(struct producer_fake *p, const struct msg *msg)
     struct msg answer = {.session = msg->session};
     switch (msg->type) {
     case MSG_WELCOME:
-        p->session = msg->session;
+        p->session = msg->welcome.attempt == p->attempt ? msg->session : p->session;
         return;
     case MSG_REJECT:
         on_reject(p, &msg->reject);

@@ -43,6 +43,7 @@ struct sim_counts {
     X(SAME_ATTEMPT,       "the attempt is new each time the producer drops its session")           \
     X(REJECT_OF_ANY,      "a REJECT of another session is ignored")                                \
     X(REJECT_IGNORED,     "a REJECT of its session makes the producer begin anew")                 \
+    X(WELCOME_OF_ANY,     "a WELCOME of an older attempt is ignored")                               \
     X(WELCOME_KEEPS_WORK, "a new session begins without the old one's work")                       \
     X(PRODUCER_NO_PING,   "the producer PINGs")                                                    \
     X(PRODUCER_NO_PONG,   "the producer says in PONG what it has finished")                        \

@@ -262,7 +262,7 @@ static const char *end_cause(const struct world *w, const struct ghost_session *
     }
     if (w->event.type == MSG_HELLO && w->event.hello_instance == s->instance &&
         w->event.hello_attempt > s->attempt) {
-        return "a newer attempt"; /* said before a late WELCOME made it take this one */
+        return "a newer attempt";
     }
     if (w->event.type == MSG_BYE && w->event.session == s->id) {
         return "BYE";

@@ -202,16 +202,29 @@ void link_cut_all(struct world *w, int64_t back_ns)
         if (conn->peer == 0) {
             continue;
         }
-        lose(w, conn->proc, &conn->up, 0, conn->up.count);
+        const bool present = !conn->cut && w->procs[conn->proc].alive;
+        const uint32_t back = present ? (uint32_t)sim_below(w, conn->up.count + 1) : 0;
+        lose(w, conn->proc, &conn->up, 0, conn->up.count - back);
         lose(w, conn->proc, &conn->down, 0, conn->down.count);
-        conn->peer = 0;
-    }
-    w->conn_count = 0;
-    for (uint32_t i = 0; i < PROCS_MAX; i++) {
-        if (w->procs[i].used && w->procs[i].alive) {
-            w->procs[i].conn = link_open(w, i, back_ns + sim_between(w, 0, 300 * SIM_MS));
+        conn->down.count = 0;
+        if (present) { /* what had not left the process yet goes to the next life of the rank */
+            const int64_t connected_ns = back_ns + sim_between(w, 0, 300 * SIM_MS);
+            conn->peer = ++w->last_peer;
+            conn->connected_ns = conn->disturbed_ns = connected_ns;
+            conn->up.first = (conn->up.first + conn->up.count - back) % PIPE_MAX;
+            conn->up.count = back;
+            conn->up.stalled_until_ns = conn->down.stalled_until_ns = connected_ns;
+        } else {
+            conn->peer = 0;
+            conn->up.count = 0;
         }
     }
+}
+
+void link_hold_up(struct conn *conn, int64_t until_ns)
+{
+    conn->up.last_ns = conn->up.last_ns > until_ns ? conn->up.last_ns : until_ns;
+    conn->disturbed_ns = conn->disturbed_ns > until_ns ? conn->disturbed_ns : until_ns;
 }
 
 bool link_old_pipe(const struct world *w, uint32_t proc)

@@ -297,11 +297,16 @@ static void on_cancel(struct world *w, struct proc *p, uint32_t lease)
 static void on_welcome(struct world *w, struct proc *p, const struct msg *msg)
 {
     const uint64_t session = msg->session;
-    if (session == p->session) {
+    const bool present = msg->welcome.attempt == p->attempt;
+    if (session == p->session || (!present && !sim_lacks(w, SIM_MUTANT_WELCOME_OF_ANY))) {
         return;
     }
     if (p->session != 0 && sim_lacks(w, SIM_MUTANT_WELCOME_KEEPS_WORK)) {
         p->session = session;
+        return;
+    }
+    if (check_session(w, session)->tainted) {
+        sim_fail(w, "a producer goes back to a session that it has dropped");
         return;
     }
     producer_drop(w, p);
@@ -510,6 +515,9 @@ static void hello_tick(struct world *w, struct proc *p)
         w->counts->hello_repeats += p->hello_sent;
         producer_hello(w, p);
         if (w->twice_hello && sim_chance(w, 30)) {
+            if (sim_chance(w, 30) && w->now_ns < w->quiet_ns) { /* the second one is held up */
+                link_hold_up(&w->conns[p->conn], w->now_ns + sim_between(w, 0, 2 * SIM_S));
+            }
             w->counts->hello_repeats++;
             producer_hello(w, p);
         }

@@ -247,7 +247,9 @@ bool link_send_down(struct world *w, struct conn *conn, const struct msg *msg, u
 /* Cuts a process's connection; unless it is gone for good it connects again by itself. */
 void link_cut(struct world *w, struct proc *proc, bool reconnects);
 void link_stall(struct world *w, struct conn *conn, bool up, bool down, int64_t until_ns);
-/* The rank dies: everything on the way is lost. */
+/* What is sent up from now on arrives no earlier. */
+void link_hold_up(struct conn *conn, int64_t until_ns);
+/* The rank dies: what is on the way is lost, but for what had not left the processes. */
 void link_cut_all(struct world *w, int64_t back_ns);
 int64_t link_next_ns(const struct world *w);
 /* Delivers what is due now, one packet; false: nothing. */

@@ -93,6 +93,7 @@ struct msg random_msg(struct random_state *random, enum msg_type type)
         break;
     case MSG_WELCOME:
         msg.welcome.credit_bytes = random_in(random, 1, UINT64_MAX);
+        msg.welcome.attempt = random_u32(random, 0, UINT32_MAX);
         break;
     case MSG_REJECT:
         msg.session = random_in(random, 0, UINT64_MAX);
@@ -180,7 +181,8 @@ bool msg_equal(const struct msg *a, const struct msg *b)
     case MSG_HELLO:
         return hello_equal(&a->hello, &b->hello);
     case MSG_WELCOME:
-        return a->welcome.credit_bytes == b->welcome.credit_bytes;
+        return a->welcome.credit_bytes == b->welcome.credit_bytes &&
+               a->welcome.attempt == b->welcome.attempt;
     case MSG_REJECT:
         return a->reject.refused == b->reject.refused && a->reject.code == b->reject.code &&
                a->reject.instance == b->reject.instance && a->reject.attempt == b->reject.attempt &&

@@ -125,6 +125,7 @@ START_TEST(unknown_values_are_refused_by_name)
 
     const struct msg welcome = random_msg(&random, MSG_WELCOME);
     refused(&welcome, p, 0, 8, "WELCOME: credit_bytes");
+    refused(&welcome, p + 12, 1, 4, "WELCOME: reserved");
 
     struct msg reject = random_msg(&random, MSG_REJECT);
     refused(&reject, p + 12, REJECT_FULL + 1, 4, "REJECT: code: got 8, allowed 1 to 7");
