@@ -248,8 +248,10 @@ int64_t sched_deadline(const struct sched *sched)
         if (s->leases_live > 0) {
             at_ns = earlier(at_ns, s->expiry_ns);
         }
-        if (waiting && s->paused_ns > sched->now_ns) {
-            at_ns = earlier(at_ns, s->paused_ns);
+        const int64_t rest_ns = sched->producers[s->producer].rest_ns;
+        const int64_t again_ns = s->paused_ns > rest_ns ? s->paused_ns : rest_ns;
+        if (waiting && again_ns > sched->now_ns) {
+            at_ns = earlier(at_ns, again_ns);
         }
     }
     const int64_t hedge_ns = waiting ? sched_choose_hedge_ns(sched) : INT64_MAX;

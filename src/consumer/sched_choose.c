@@ -22,11 +22,31 @@ static bool holds(const struct sched *sched, const struct sched_step *step, uint
     return false;
 }
 
+bool sched_choose_someone_does_well(const struct sched *sched)
+{
+    for (uint32_t i = 0; i < sched->options.sessions_max; i++) {
+        const struct sched_session *s = &sched->sessions[i];
+        if (sched->ids[i] != 0 && !s->leaving && sched->producers[s->producer].failure == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* A producer that fails again and again is asked ever more rarely, while others do well: each try
+ * holds up a step for a lease time. */
+static bool is_resting(const struct sched *sched, const struct sched_session *session)
+{
+    return sched->now_ns < sched->producers[session->producer].rest_ns &&
+           sched_choose_someone_does_well(sched) && !sched_lacks(sched, SCHED_MUTANT_NO_REST);
+}
+
 static bool can_take(const struct sched *sched, const struct sched_step *step, uint32_t index,
                      uint64_t bytes)
 {
     const struct sched_session *session = &sched->sessions[index];
-    if (sched->ids[index] == 0 || sched->now_ns < session->paused_ns) {
+    if (sched->ids[index] == 0 || sched->now_ns < session->paused_ns ||
+        is_resting(sched, session)) {
         return false;
     }
     if (session->leaving && !sched_lacks(sched, SCHED_MUTANT_LEAVE_IGNORED)) {

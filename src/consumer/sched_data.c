@@ -113,7 +113,7 @@ static void part_good(struct sched *sched, struct sched_producer *producer,
 {
     sched->stats.parts_written++;
     sched->progress_ns = sched->now_ns;
-    producer->failure = 0;
+    sched_lease_forgive(producer);
     sched_window_write(sched, data->stream, step, data->part);
 }
 

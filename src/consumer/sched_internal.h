@@ -26,6 +26,7 @@ enum {
     LEASE_FACTOR = 4,  /* lease time in measured service times */
     PATIENCE_MAX = 8,  /* a lease time is doubled at most so often */
     HEDGE_FACTOR = 2,  /* a step is late when its lease is older than so many mean leases */
+    REST_MAX = 4,      /* a producer's rest is doubled at most so often */
     NACKS_MAX = 16,    /* I/O NACKs of one step that end the job when no producer does better */
     ANSWERS_MAX = 32,  /* answers to connections without a session that wait to be sent */
     TEXTS_MAX = 32,    /* texts that wait to be asked for */
@@ -43,6 +44,8 @@ struct sched_producer {
     uint32_t session;    /* where it lies while it lives, else NONE */
     int64_t seen_ns;
     uint64_t failure;   /* when it failed last, in failures; 0: wrote a part since */
+    uint32_t row;       /* failures since it wrote a part */
+    int64_t rest_ns;    /* not asked before, while others do well */
     double ns_per_byte; /* measured service time; 0: none yet */
 };
 
@@ -191,11 +194,15 @@ void sched_lease_cancel_stream(struct sched *sched, uint32_t stream);
 void sched_lease_drop_all(struct sched *sched, struct sched_session *session);
 /* Expires what has to; sets session->expiry_ns. */
 void sched_lease_expire(struct sched *sched, struct sched_session *session);
+/* Its producer has failed: last in the order, and to rest; or has written a part: forgiven. */
 void sched_lease_fail(struct sched *sched, struct sched_producer *producer);
+void sched_lease_forgive(struct sched_producer *producer);
 void sched_lease_nack(struct sched *sched, struct sched_session *session,
                       const struct msg_nack *nack);
 
 /* sched_choose.c */
+/* Is there a producer that wants grants and has not failed since it wrote a part? */
+bool sched_choose_someone_does_well(const struct sched *sched);
 /* Makes the next grant and fills its message, or returns false. */
 bool sched_choose_grant(struct sched *sched, struct sched_action *out);
 /* When a step becomes late enough for a second lease; INT64_MAX: not by time alone. */

@@ -175,7 +175,17 @@ void sched_lease_drop_all(struct sched *sched, struct sched_session *session)
 
 void sched_lease_fail(struct sched *sched, struct sched_producer *producer)
 {
+    const uint32_t doublings = producer->row < REST_MAX ? producer->row : REST_MAX;
     producer->failure = ++sched->failures;
+    producer->row++;
+    producer->rest_ns = sched->now_ns + (sched->options.lease_min_ns << doublings);
+}
+
+void sched_lease_forgive(struct sched_producer *producer)
+{
+    producer->failure = 0;
+    producer->row = 0;
+    producer->rest_ns = 0;
 }
 
 /* The last part of a lease came: the producer's speed is known a little better. */
@@ -258,18 +268,6 @@ void sched_lease_expire(struct sched *sched, struct sched_session *session)
     }
 }
 
-/* Does any producer that could make the step still do well? */
-static bool someone_does_well(const struct sched *sched)
-{
-    for (uint32_t i = 0; i < sched->options.sessions_max; i++) {
-        const struct sched_session *s = &sched->sessions[i];
-        if (s->id != 0 && !s->leaving && sched->producers[s->producer].failure == 0) {
-            return true;
-        }
-    }
-    return false;
-}
-
 void sched_lease_nack(struct sched *sched, struct sched_session *session,
                       const struct msg_nack *nack)
 {
@@ -301,7 +299,8 @@ void sched_lease_nack(struct sched *sched, struct sched_session *session,
                        producer->host, producer->index, gstep, stream, nack->text);
         return;
     case NACK_IO:
-        if (step != NULL && ++step->io_nacks >= NACKS_MAX && !someone_does_well(sched)) {
+        if (step != NULL && ++step->io_nacks >= NACKS_MAX &&
+            !sched_choose_someone_does_well(sched)) {
             sched_say_fail(sched, ERR_IO, "step %" PRIu64 " of stream %s: %s", gstep, stream,
                            nack->text);
         }

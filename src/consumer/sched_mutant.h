@@ -61,6 +61,7 @@
     X(FAILURES_IGNORED,   "producers that failed come last")                                       \
     X(FAILURES_FORGOTTEN, "failures are kept across sessions")                                     \
     X(NEWEST_FAILURE_FIRST, "among those that failed the oldest failure comes first")              \
+    X(NO_REST,            "who fails again and again is asked ever more rarely")                   \
     X(HEDGE_LATE,         "a late step gets its second lease early, when hedging")                 \
     X(ATTEMPTS_LIMITED,   "deaths and time-outs never end the job")                                \
     X(NO_STARVE,          "a job that starves fails")                                              \

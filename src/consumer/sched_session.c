@@ -240,7 +240,7 @@ static void session_begin(struct sched *sched, struct sched_session *session,
     producer->session_id = fresh;
     producer->session = index_of(sched, session);
     if (sched_lacks(sched, SCHED_MUTANT_FAILURES_FORGOTTEN)) {
-        producer->failure = 0;
+        sched_lease_forgive(producer);
     }
     sched->stats.sessions_begun++;
     sched_say_text(sched, SCHED_SESSION_BEGAN, session,

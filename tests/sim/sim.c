@@ -146,6 +146,10 @@ static void check_scenario(struct world *w, const struct sched_stats *stats)
         sim_fail(w, "a slow producer held up a fast one: %" PRId64 " ms",
                  (w->now_ns - w->rank.fix_ns) / SIM_MS);
     }
+    if (w->scenario == REST && w->now_ns - w->rank.fix_ns > 8 * SIM_S) {
+        sim_fail(w, "a producer that hangs for ever held up the others: %" PRId64 " ms",
+                 (w->now_ns - w->rank.fix_ns) / SIM_MS);
+    }
     if (w->scenario == SLOW && stats->expiries > 12 * (uint64_t)w->place_count) {
         sim_fail(w, "%" PRIu64 " leases of producers that are only slow expired", stats->expiries);
     }

@@ -21,7 +21,7 @@
 /* clang-format off */
 #define SIM_COUNTS(X)                                                                              \
     X(worlds) X(worlds_hung) X(worlds_loop) X(worlds_slow) X(worlds_speed) X(worlds_hedge)         \
-    X(worlds_starve)                                                                               \
+    X(worlds_starve) X(worlds_rest)                                                                               \
     X(cuts) X(crashes) X(power_losses) X(freezes) X(hangs) X(stalls) X(corruptions) X(garbage)     \
     X(nacks) X(hello_repeats) X(resets) X(twins) X(joins) X(leaves) X(strangers) X(send_failures)  \
     X(rank_restarts) X(trainer_stalls) X(reopenings) X(late_fixes) X(hints)                        \

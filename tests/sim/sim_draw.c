@@ -25,7 +25,14 @@ static void draw_stream(struct world *w, uint32_t stream, uint32_t parts, uint32
 
 bool draw_is_calm(enum scenario scenario)
 {
-    return scenario == SLOW || scenario == SPEED || scenario == HEDGE || scenario == STARVE;
+    return scenario == SLOW || scenario == SPEED || scenario == HEDGE || scenario == STARVE ||
+           scenario == REST;
+}
+
+/* Worlds in which the time counts that it takes to make all steps. */
+static bool is_timed(enum scenario scenario)
+{
+    return scenario == SPEED || scenario == REST;
 }
 
 static enum scenario draw_scenario(struct world *w)
@@ -35,8 +42,9 @@ static enum scenario draw_scenario(struct world *w)
            : lot < 72 ? HUNG
            : lot < 84 ? LOOP
            : lot < 88 ? SLOW
-           : lot < 92 ? SPEED
-           : lot < 96 ? HEDGE
+           : lot < 91 ? SPEED
+           : lot < 94 ? HEDGE
+           : lot < 97 ? REST
                       : STARVE;
 }
 
@@ -49,7 +57,9 @@ static void draw_options(struct world *w)
     o->stream_count = w->stream_count;
     o->sessions_max = PROCS_MAX + 1;
     o->session_bytes_max = w->streams[0].layout.bytes * (1 + sim_below(w, 3)) + SIM_PART_BYTES;
-    if (w->scenario == SPEED || w->scenario == HEDGE) {
+    if (w->scenario == REST) {
+        o->session_bytes_max = w->streams[0].layout.bytes;
+    } else if (w->scenario == SPEED || w->scenario == HEDGE) {
         o->session_bytes_max = w->streams[0].layout.bytes * SLOTS_MAX;
     }
     const uint64_t eval_bytes = w->stream_count > 1 ? w->streams[1].layout.bytes : 0;
@@ -65,7 +75,7 @@ static void draw_options(struct world *w)
 static void draw_places(struct world *w)
 {
     w->place_count = 1 + (uint32_t)sim_below(w, 4);
-    if (w->scenario == SPEED) {
+    if (is_timed(w->scenario)) {
         w->place_count = 2;
     } else if (w->scenario != FAULTS && w->scenario != SLOW && w->place_count < 2) {
         w->place_count = 2;
@@ -104,7 +114,7 @@ void draw_proc(struct world *w, uint32_t proc, uint32_t place)
     } else if (w->scenario == SPEED) {
         p->sample_ns = (proc == 0) == (w->options->seed % 2 == 0) ? 2 * SIM_MS : 100 * SIM_MS;
         p->samples_per_part = 2;
-    } else if (w->scenario == HEDGE) {
+    } else if (w->scenario == HEDGE || w->scenario == REST) {
         p->sample_ns = 4 * SIM_MS;
         p->samples_per_part = 2;
     }
@@ -115,6 +125,9 @@ static void draw_special_procs(struct world *w)
     const uint32_t odd = (uint32_t)sim_below(w, w->place_count);
     if (w->scenario == HUNG) {
         w->procs[odd].hung_until_ns = NEVER;
+    } else if (w->scenario == REST) {
+        w->procs[odd].hung_until_ns = NEVER;
+        w->procs[odd].returns_while_hung = true;
     } else if (w->scenario == LOOP) {
         w->procs[odd].loop = sim_chance(w, 70) ? LOOP_RESET : LOOP_CRASH;
     }
@@ -132,7 +145,7 @@ static void draw_rank(struct world *w)
     r->fix_ns = late ? sim_between(w, 100 * SIM_MS, 400 * SIM_MS) : 0;
     w->step_checkpoint = 1 + (uint32_t)sim_below(w, 4);
     w->trainer_step_ns = sim_chance(w, 50) ? SIM_S : 100 * SIM_MS;
-    if (w->scenario == SPEED) {
+    if (is_timed(w->scenario)) {
         w->trainer_step_ns = 0;
     }
 }
@@ -151,10 +164,10 @@ void draw_limit(struct world *w)
 void draw_world(struct world *w)
 {
     w->scenario = draw_scenario(w);
-    w->stream_count = w->scenario != SPEED && sim_chance(w, 40) ? 2 : 1;
-    const uint64_t steps = w->scenario == SPEED ? 30 : 3 + sim_below(w, 4);
+    w->stream_count = !is_timed(w->scenario) && sim_chance(w, 40) ? 2 : 1;
+    const uint64_t steps = is_timed(w->scenario) ? 30 : 3 + sim_below(w, 4);
     const uint32_t slots =
-        w->scenario == SPEED || w->scenario == HEDGE ? 3 : 2 + (uint32_t)sim_below(w, 3);
+        is_timed(w->scenario) || w->scenario == HEDGE ? 3 : 2 + (uint32_t)sim_below(w, 3);
     draw_stream(w, 0, 1 + (uint32_t)sim_below(w, SIM_PARTS_MAX), slots, steps);
     draw_stream(w, 1, 1 + (uint32_t)sim_below(w, 2), 1 + (uint32_t)sim_below(w, 3), 4);
     w->train_end = steps * (1 + sim_below(w, draw_is_calm(w->scenario) ? 2 : 4));
@@ -188,6 +201,7 @@ void draw_world(struct world *w)
         [SPEED] = offsetof(struct sim_counts, worlds_speed),
         [HEDGE] = offsetof(struct sim_counts, worlds_hedge),
         [STARVE] = offsetof(struct sim_counts, worlds_starve),
+        [REST] = offsetof(struct sim_counts, worlds_rest),
     };
     w->counts->worlds++;
     if (WORLDS[w->scenario] != SIZE_MAX) {

@@ -280,6 +280,9 @@ void fault_calm(struct world *w)
     for (uint32_t i = 0; i < PROCS_MAX; i++) {
         struct proc *p = &w->procs[i];
         p->corrupt_next = p->garbage_next = p->nack_next = false;
+        if (w->scenario == LOOP && p->loop == LOOP_NONE && p->alive && p->task_count > 0) {
+            producer_begin_anew(w, p); /* everybody has failed once, one fails for ever */
+        }
         if (p->used && !p->alive && !w->rank.finishing) {
             p->start_ns = sim_earlier(p->start_ns, w->now_ns + SIM_S);
         }

@@ -150,6 +150,17 @@ static void move(struct pipe *from, uint32_t first, struct pipe *to)
     }
 }
 
+static void disturb(struct conn *conn, int64_t until_ns)
+{
+    conn->disturbed_ns = conn->disturbed_ns > until_ns ? conn->disturbed_ns : until_ns;
+}
+
+void link_hold_up(struct conn *conn, int64_t until_ns)
+{
+    conn->up.last_ns = conn->up.last_ns > until_ns ? conn->up.last_ns : until_ns;
+    disturb(conn, until_ns);
+}
+
 void link_cut(struct world *w, struct proc *proc, bool reconnects)
 {
     struct conn *old = &w->conns[proc->conn];
@@ -173,6 +184,9 @@ void link_cut(struct world *w, struct proc *proc, bool reconnects)
         proc->conn = link_open(w, old->proc, back_ns);
         struct conn *conn = &w->conns[proc->conn];
         move(&old->up, up_back, &conn->up);
+        if (conn->up.count > 0) {
+            link_hold_up(conn, pipe_at(&conn->up, conn->up.count - 1)->at_ns);
+        }
         move(&old->down, 0, &conn->down);
         conn->down.stalled_until_ns = w->now_ns;
         conn->down.last_ns = back_ns;
@@ -191,7 +205,7 @@ void link_stall(struct world *w, struct conn *conn, bool up, bool down, int64_t 
     }
     if (down && conn->down.stalled_until_ns < until_ns) {
         conn->down.stalled_until_ns = until_ns;
-        conn->disturbed_ns = until_ns;
+        disturb(conn, until_ns);
     }
 }
 
@@ -210,7 +224,8 @@ void link_cut_all(struct world *w, int64_t back_ns)
         if (present) { /* what had not left the process yet goes to the next life of the rank */
             const int64_t connected_ns = back_ns + sim_between(w, 0, 300 * SIM_MS);
             conn->peer = ++w->last_peer;
-            conn->connected_ns = conn->disturbed_ns = connected_ns;
+            conn->connected_ns = connected_ns;
+            disturb(conn, connected_ns);
             conn->up.first = (conn->up.first + conn->up.count - back) % PIPE_MAX;
             conn->up.count = back;
             conn->up.stalled_until_ns = conn->down.stalled_until_ns = connected_ns;
@@ -219,12 +234,6 @@ void link_cut_all(struct world *w, int64_t back_ns)
             conn->up.count = 0;
         }
     }
-}
-
-void link_hold_up(struct conn *conn, int64_t until_ns)
-{
-    conn->up.last_ns = conn->up.last_ns > until_ns ? conn->up.last_ns : until_ns;
-    conn->disturbed_ns = conn->disturbed_ns > until_ns ? conn->disturbed_ns : until_ns;
 }
 
 bool link_old_pipe(const struct world *w, uint32_t proc)

@@ -36,7 +36,7 @@ enum {
 #define SIM_S  INT64_C(1000000000)
 #define NEVER  INT64_MAX
 
-enum scenario { FAULTS, HUNG, LOOP, SLOW, SPEED, HEDGE, STARVE, SCENARIOS };
+enum scenario { FAULTS, HUNG, LOOP, SLOW, SPEED, HEDGE, STARVE, REST };
 
 struct packet {
     int64_t at_ns;
