@@ -9,6 +9,7 @@
 #include <fcntl.h>
 #include <ftw.h>
 #include <inttypes.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -243,6 +244,16 @@ static struct medians take_medians(const struct report *report)
                             .wait_p99_ms = median_of(values[3], count)};
 }
 
+/* The cores that the producers' decode threads can use at once. */
+static uint32_t decode_cores(const struct options *options)
+{
+    cpu_set_t set;
+    const uint32_t cores =
+        sched_getaffinity(0, sizeof(set), &set) == 0 ? (uint32_t)CPU_COUNT(&set) : 1;
+    const uint32_t threads = options->producers * options->threads;
+    return options->threads > 0 && threads < cores ? threads : cores;
+}
+
 static void print_result(const struct options *options, const struct run *first,
                          const struct run *second)
 {
@@ -260,12 +271,14 @@ static void print_result(const struct options *options, const struct run *first,
     net_congestion_control(congestion);
     printf(
         options->json
-            ? "{\"bench\": \"feed\", \"images_per_s\": %.1f, \"cpu_s_per_1000_images\": %.4f, "
+            ? "{\"bench\": \"feed\", \"images_per_s\": %.1f, \"images_per_s_per_core\": %.1f, "
+              "\"cpu_s_per_1000_images\": %.4f, "
               "\"wait_share\": %.4f, \"wait_p50_ms\": %.3f, \"wait_p99_ms\": %.3f, "
               "\"stream_digest\": \"%016" PRIx64 "\", \"bad_images\": %" PRIu64
               ", \"producers\": %u, \"threads\": %u, \"epochs\": %u, \"batch\": %u, "
               "\"congestion_control\": \"%s\"}\n"
             : "  images/s                %10.1f\n"
+              "  images/s per core       %10.1f   (of the decode threads)\n"
               "  CPU s per 1,000 images  %10.4f   (all processes)\n"
               "  time the rank waited    %10.4f   (share)\n"
               "  wait p50, p99           %10.3f %.3f ms\n"
@@ -273,9 +286,9 @@ static void print_result(const struct options *options, const struct run *first,
               "  bad images              %" PRIu64 "\n"
               "  %u producers of %u threads (0: all cores), %u epochs after the first, batch %u\n"
               "  congestion control      %s\n",
-        medians.images_per_s, cpu_s, medians.wait_share, medians.wait_p50_ms, medians.wait_p99_ms,
-        digest, bad, options->producers, options->threads, options->epochs, options->batch,
-        congestion);
+        medians.images_per_s, medians.images_per_s / decode_cores(options), cpu_s,
+        medians.wait_share, medians.wait_p50_ms, medians.wait_p99_ms, digest, bad,
+        options->producers, options->threads, options->epochs, options->batch, congestion);
 }
 
 static enum status measure(const char *folder, const struct options *options, struct err *err)
