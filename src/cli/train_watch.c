@@ -104,6 +104,19 @@ static void on_failure(struct train_watch *watch, const struct coord_event *even
     end_waits(watch);
 }
 
+/* Nobody has begun: what the main thread waits for (data, other ranks) need not come any more. */
+static void on_early_stop(struct train_watch *watch)
+{
+    CHECK(pthread_mutex_lock(&watch->mutex) == 0);
+    if (!watch->failed) {
+        watch->failed = true;
+        watch->code = EXIT_OK;
+        (void)err_set(&watch->err, ERR_CANCELLED, "the job was stopped before its first step");
+    }
+    CHECK(pthread_mutex_unlock(&watch->mutex) == 0);
+    end_waits(watch);
+}
+
 /* ---- events ---- */
 
 static void read_events(struct train_watch *watch)
@@ -116,7 +129,9 @@ static void read_events(struct train_watch *watch)
             on_failure(watch, &event);
             break;
         case COORD_EVENT_STOP_AT:
-            log_debug("all ranks stop after step %llu", (unsigned long long)event.step);
+            if (event.step == 0) {
+                on_early_stop(watch);
+            }
             break;
         case COORD_EVENT_DONE:
         case COORD_EVENT_VERDICT: /* the producers' business */

@@ -7,6 +7,7 @@
  *   SIGTERM etc. once   the job is asked to stop at a common step; the loop goes on until then
  *   a second time       the process ends at once, 128 + signal
  *   FAIL or lost        collective aborted, feed closed; 0.5 s later the process ends
+ *   STOP_AT(0)          the same, but a good end: no step was begun
  */
 #ifndef HEADRACE_CLI_TRAIN_WATCH_H
 #define HEADRACE_CLI_TRAIN_WATCH_H
@@ -29,8 +30,8 @@ MUST_USE enum status train_watch_start(struct coord_client *coord, int signal_fd
 void train_watch_attach(struct train_watch *watch, struct feed *feed,
                         const struct coll_ops *coll_ops, struct coll *coll);
 
-/* Joins the thread, before what is attached is freed. True: the job has failed; *code_out is what
- * to exit with and err why. */
+/* Joins the thread, before what is attached is freed. True: the job has failed, or was stopped
+ * before it began (ERR_CANCELLED); *code_out is what to exit with and err why. */
 bool train_watch_stop(struct train_watch **watch, int *code_out, struct err *err);
 
 #endif

@@ -12,8 +12,8 @@
  *
  * All ranks stop at the same step: STOP (anybody) -> the server asks every rank, whose client
  * answers at once with the number of steps it has begun and a promise not to begin more than two
- * others before it hears more -> the server broadcasts STOP_AT(highest answer + 2).
- * coord_may_begin() keeps the promise.
+ * others (none, if it has begun none) before it hears more -> the server broadcasts STOP_AT(highest
+ * answer + 2), or STOP_AT(0) if nobody has begun. coord_may_begin() keeps the promise.
  */
 #ifndef HEADRACE_COMMON_COORD_H
 #define HEADRACE_COMMON_COORD_H
@@ -101,10 +101,10 @@ enum coord_event_kind {
     COORD_EVENT_FAIL = 1, /* text: host and reason; code: what a process exits with that has no
                              reason of its own (69, or what the server found: 65, 66, 75, 78) */
     COORD_EVENT_LOST,     /* the coordinator is gone: the same, with 69 */
-    COORD_EVENT_STOP_AT, /* step: how many steps all ranks take altogether. 0 and no roster: the job
-                            was stopped before it began */
-    COORD_EVENT_DONE,    /* the job ended well: producers drain and exit 0 */
-    COORD_EVENT_VERDICT, /* sample: has killed a decoder twice; it is bad from now on */
+    COORD_EVENT_STOP_AT,  /* step: how many steps all ranks take altogether. 0: the job
+                             was stopped before it began */
+    COORD_EVENT_DONE,     /* the job ended well: producers drain and exit 0 */
+    COORD_EVENT_VERDICT,  /* sample: has killed a decoder twice; it is bad from now on */
 };
 struct coord_event {
     enum coord_event_kind kind;

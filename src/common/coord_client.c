@@ -170,7 +170,8 @@ static void stop_asked(struct coord_client *client)
     pthread_mutex_lock(&client->lock);
     if (!client->promised && client->join.kind == COORD_RANK) {
         client->promised = true;
-        client->promise = client->begun + 2;
+        /* Who has not begun loses nothing by waiting; if nobody has, the job need not begin. */
+        client->promise = client->begun == 0 ? 0 : client->begun + 2;
     }
     pthread_mutex_unlock(&client->lock);
 }

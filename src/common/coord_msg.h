@@ -52,9 +52,10 @@ struct coord_msg_refuse {
 };
 
 struct coord_msg_ping {
-    uint32_t seen;  /* entries of the log */
-    bool promised;  /* COORD_RANK: has seen LOG_STOP_ASKED, and begun + 2 is its limit until STOP_AT
-                     */
+    uint32_t seen; /* entries of the log */
+    bool
+        promised; /* COORD_RANK: has seen LOG_STOP_ASKED and keeps to begun + 2, or 0, until STOP_AT
+                   */
     uint64_t begun; /* COORD_RANK: steps so far */
 };
 

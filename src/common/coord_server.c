@@ -148,6 +148,8 @@ static void *run(void *context)
             break;
         }
     }
+    log_debug("coordinator: ended with %u members that did not say BYE",
+              coord_state_member_count(server->state));
     net_close(&server->socket, 0);
     net_free(&server->net);
     return NULL;

@@ -141,7 +141,8 @@ void job_check_stop(struct coord_state *state)
         return; /* all ranks have ended by themselves; their agents say DONE */
     }
     state->stop_settled = true;
-    job_append(state, &(struct coord_log_entry){.kind = COORD_LOG_STOP_AT, .value = begun + 2});
+    job_append(state, &(struct coord_log_entry){.kind = COORD_LOG_STOP_AT,
+                                                .value = begun == 0 ? 0 : begun + 2});
 }
 
 void job_stop(struct coord_state *state)

@@ -165,6 +165,17 @@ class Jobs(unittest.TestCase):
                          self.report(undisturbed)["epochs"][-1]["accuracy"])
         self.assertEqual(self.model(cluster), self.model(undisturbed))  # every bit of every weight
 
+    def test_a_stop_while_nobody_has_begun_is_a_good_end(self):
+        cluster = self.cluster()
+        stopped = set()
+        while not cluster.find("all 2 ranks have joined") or len(stopped) < 2:
+            for pids in cluster.members("serve").values():
+                os.kill(pids[0], signal.SIGSTOP)
+                stopped.add(pids[0])
+        os.kill(cluster.members("run")["algo-3"][0], signal.SIGTERM)
+        self.finish(cluster, seconds=30)
+        cluster.wait_for("stopped after step 0", 4)
+
     def test_without_data_the_job_waits_and_then_says_who_was_last_seen(self):
         cluster = self.cluster("--starve-timeout-s", "3", epochs=1000)
         self.wait_training(cluster)

@@ -267,6 +267,21 @@ START_TEST(a_resumed_rank_that_has_not_begun_does_not_stop_the_others_early)
 }
 END_TEST
 
+START_TEST(nobody_begins_after_a_stop_before_the_first_step)
+{
+    struct job job;
+    join_job(&job);
+    coord_stop(job.agents[0]);
+    ck_assert_uint_eq(wait_event(job.ranks[3], COORD_EVENT_STOP_AT).step, 0);
+    for (int i = 0; i < 4; i++) {
+        bool may = true;
+        ASSERT_OK(coord_may_begin(job.ranks[i], 0, soon(), &may, &err));
+        ck_assert(!may);
+    }
+    close_job(&job);
+}
+END_TEST
+
 static void *run_sums(void *context)
 {
     struct runner *runner = context;
@@ -488,6 +503,7 @@ int main(void)
     tcase_add_test(tc, values_pass_between_members);
     tcase_add_loop_test(tc, all_ranks_stop_at_the_same_step, 0, 5);
     tcase_add_test(tc, a_resumed_rank_that_has_not_begun_does_not_stop_the_others_early);
+    tcase_add_test(tc, nobody_begins_after_a_stop_before_the_first_step);
     tcase_add_test(tc, sums_wait_for_all_and_can_follow_each_other);
     tcase_add_test(tc, a_failure_reaches_everybody_also_those_who_wait);
     tcase_add_test(tc, a_notice_given_right_before_the_end_still_arrives);

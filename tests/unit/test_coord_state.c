@@ -332,6 +332,18 @@ START_TEST(all_ranks_stop_two_past_the_furthest)
 }
 END_TEST
 
+START_TEST(a_stop_before_the_first_step_is_a_stop_at_0)
+{
+    join_everybody();
+    notice(1, COORD_REQUEST_STOP, 0, "");
+    for (uint64_t member = 21; member <= 41; member += 20) {
+        ping(member, 0, true, 1);
+        ping(member + 1, 0, true, 1);
+    }
+    ck_assert_uint_eq(last_event(1, COORD_LOG_STOP_AT)->value, 0);
+}
+END_TEST
+
 START_TEST(a_rank_that_has_left_counts_in_the_stop)
 {
     join_everybody();
@@ -712,6 +724,7 @@ int main(void)
     tcase_add_test(tc, who_does_not_fit_the_cluster_is_refused);
     tcase_add_test(tc, a_producer_with_another_decoder_is_turned_away_alone);
     tcase_add_test(tc, all_ranks_stop_two_past_the_furthest);
+    tcase_add_test(tc, a_stop_before_the_first_step_is_a_stop_at_0);
     tcase_add_test(tc, a_rank_that_has_left_counts_in_the_stop);
     tcase_add_test(tc, a_stop_before_the_beginning_ends_the_job_well);
     tcase_add_test(tc, the_job_is_done_when_every_trainer_host_is);
