@@ -279,10 +279,9 @@ void fault_calm(struct world *w)
     w->rank.filling = !w->rank.finishing && sim_chance(w, 50);
     for (uint32_t i = 0; i < PROCS_MAX; i++) {
         struct proc *p = &w->procs[i];
-        p->corrupt_next = p->garbage_next = p->nack_next = false;
-        if (w->scenario == LOOP && p->loop == LOOP_NONE && p->alive && p->task_count > 0) {
-            producer_begin_anew(w, p); /* everybody has failed once, one fails for ever */
-        }
+        p->corrupt_next = p->garbage_next = false;
+        /* One may fail for ever, and then everybody else has failed once. */
+        p->nack_next = w->scenario == LOOP && p->loop == LOOP_NONE;
         if (p->used && !p->alive && !w->rank.finishing) {
             p->start_ns = sim_earlier(p->start_ns, w->now_ns + SIM_S);
         }
