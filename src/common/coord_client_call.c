@@ -236,7 +236,7 @@ void roster_fini(struct roster *roster)
 static enum status take_page(struct roster *roster, const struct coord_msg_roster *page,
                              uint32_t first, struct err *err)
 {
-    if (first == 0) {
+    if (roster->ranks == NULL) {
         roster->ranks = calloc(page->rank_count, sizeof(*roster->ranks));
         if (roster->ranks == NULL) {
             return err_set(err, ERR_RESOURCE, "no memory for %u ranks", page->rank_count);

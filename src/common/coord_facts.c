@@ -20,10 +20,10 @@ enum status facts_init(struct facts *facts, struct err *err)
 
 void facts_fini(struct facts *facts)
 {
-    for (uint32_t i = 0; i < facts->count; i++) {
+    for (uint32_t i = 0; facts->facts != NULL && i < facts->count; i++) {
         free(facts->facts[i].value);
     }
-    for (uint32_t i = 0; i < facts->total_count; i++) {
+    for (uint32_t i = 0; facts->totals != NULL && i < facts->total_count; i++) {
         free(facts->totals[i].parts);
     }
     free(facts->facts);

@@ -20,7 +20,7 @@ enum status coord_state_new(const struct coord_state_options *options, struct co
     state->join_deadline_ns =
         options->now_ns + (int64_t)(options->config->join_timeout_s * (double)NS_PER_S);
     state->hosts = calloc(options->cluster->host_count, sizeof(*state->hosts));
-    state->members = calloc(COORD_MEMBERS_MAX, sizeof(*state->members));
+    state->members = calloc(COORD_MEMBERS_MAX, sizeof(struct coord_member *));
     /* Verdicts, and one each of the others. */
     state->log = calloc(COORD_CRASHES_MAX + 4, sizeof(*state->log));
     if (state->hosts == NULL || state->members == NULL || state->log == NULL) {
@@ -43,7 +43,7 @@ void coord_state_free(struct coord_state **state_pointer)
     if (state == NULL) {
         return;
     }
-    for (uint32_t i = 0; i < state->member_count; i++) {
+    for (uint32_t i = 0; state->members != NULL && i < state->member_count; i++) {
         free(state->members[i]);
     }
     facts_fini(&state->facts);

@@ -309,26 +309,26 @@ static const struct {
     void (*put)(struct wire_writer *w, const struct coord_msg *msg);
     void (*get)(struct wire_reader *r, struct coord_msg *out);
 } MESSAGES[] = {
-    [COORD_MSG_JOIN - COORD_MSG_JOIN] = {"JOIN", put_join, get_join},
-    [COORD_MSG_WELCOME - COORD_MSG_JOIN] = {"WELCOME", put_welcome, get_welcome},
-    [COORD_MSG_REFUSE - COORD_MSG_JOIN] = {"REFUSE", put_refuse, get_refuse},
-    [COORD_MSG_PING - COORD_MSG_JOIN] = {"PING", put_ping, get_ping},
-    [COORD_MSG_PONG - COORD_MSG_JOIN] = {"PONG", put_welcome, get_welcome},
-    [COORD_MSG_REQUEST - COORD_MSG_JOIN] = {"REQUEST", put_request, get_request},
-    [COORD_MSG_ANSWER - COORD_MSG_JOIN] = {"ANSWER", put_answer, get_answer},
-    [COORD_MSG_ROSTER - COORD_MSG_JOIN] = {"ROSTER", put_roster, get_roster},
-    [COORD_MSG_EVENT - COORD_MSG_JOIN] = {"EVENT", put_event, get_event},
-    [COORD_MSG_BYE - COORD_MSG_JOIN] = {"BYE", put_nothing, get_nothing},
+    [COORD_MSG_JOIN] = {"JOIN", put_join, get_join},
+    [COORD_MSG_WELCOME] = {"WELCOME", put_welcome, get_welcome},
+    [COORD_MSG_REFUSE] = {"REFUSE", put_refuse, get_refuse},
+    [COORD_MSG_PING] = {"PING", put_ping, get_ping},
+    [COORD_MSG_PONG] = {"PONG", put_welcome, get_welcome},
+    [COORD_MSG_REQUEST] = {"REQUEST", put_request, get_request},
+    [COORD_MSG_ANSWER] = {"ANSWER", put_answer, get_answer},
+    [COORD_MSG_ROSTER] = {"ROSTER", put_roster, get_roster},
+    [COORD_MSG_EVENT] = {"EVENT", put_event, get_event},
+    [COORD_MSG_BYE] = {"BYE", put_nothing, get_nothing},
 };
 
 static bool known(uint32_t type)
 {
-    return type >= COORD_MSG_JOIN && type <= COORD_MSG_BYE;
+    return type < ARRAY_LEN(MESSAGES) && MESSAGES[type].name != NULL;
 }
 
 const char *coord_msg_type_name(uint32_t type)
 {
-    return known(type) ? MESSAGES[type - COORD_MSG_JOIN].name : "unknown";
+    return known(type) ? MESSAGES[type].name : "unknown";
 }
 
 size_t coord_msg_encode(const struct coord_msg *msg, uint8_t out[COORD_MSG_BYTES_MAX])
@@ -336,7 +336,7 @@ size_t coord_msg_encode(const struct coord_msg *msg, uint8_t out[COORD_MSG_BYTES
     CHECK(known(msg->type));
     struct wire_writer w;
     wire_begin(&w, out, COORD_MSG_BYTES_MAX, (uint16_t)msg->type, msg->member);
-    MESSAGES[msg->type - COORD_MSG_JOIN].put(&w, msg);
+    MESSAGES[msg->type].put(&w, msg);
     return wire_end(&w);
 }
 
@@ -351,10 +351,10 @@ enum status coord_msg_decode(const void *bytes, size_t count, struct coord_msg *
         return err_set(err, ERR_PEER_WRONG,
                        "frame: type: got %u, which is none of the coordinator's", type);
     }
-    r.what = MESSAGES[type - COORD_MSG_JOIN].name;
+    r.what = MESSAGES[type].name;
     memset(out, 0, sizeof(*out));
     out->type = type;
     out->member = member;
-    MESSAGES[type - COORD_MSG_JOIN].get(&r, out);
+    MESSAGES[type].get(&r, out);
     return wire_close(&r);
 }
