@@ -54,7 +54,7 @@ class Life(unittest.TestCase):
     def test_every_host_of_one_group_produces_and_trains(self):
         cluster = self.cluster("--layout", "homogeneous", environment={"FAKE_STEPS": "100"})
         starts = cluster.wait_for(r"producer start 0 pid \d+ nice (\d+)", 4)
-        self.assertEqual([match.group(1) for match in starts], ["10"] * 4)
+        self.assertEqual([match.group(1) for match in starts], [str(os.nice(0) + 10)] * 4)
         self.assertEqual(cluster.wait(), 0, cluster.output())
         self.assertEqual(self.steps(cluster), [100] * 4)
         cluster.wait_for(r"^algo-4 +homogeneousCluster +both +3$")
