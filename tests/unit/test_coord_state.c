@@ -3,7 +3,7 @@
 
 #include "common/clock.h"
 #include "support/coord_fixture.h"
-#include "support/random.h"
+#include "support/random_coord_msg.h"
 #include "support/suite.h"
 
 enum { SENT_MAX = 4096 };
@@ -510,6 +510,39 @@ START_TEST(members_are_found_in_whatever_order_they_come_and_go)
 }
 END_TEST
 
+/* Whatever members and strangers say, the server stands, and its own messages are encodable. */
+START_TEST(any_messages_leave_the_server_standing)
+{
+    struct random_state random = {random_seed()};
+    static struct coord_msg msg;
+    static uint8_t frame[COORD_MSG_BYTES_MAX];
+    static const char *const HOSTS[] = {"algo-1", "algo-2", "algo-3", "algo-10", "elsewhere"};
+    for (int job = 0; job < 30; job++) {
+        begin();
+        if (job % 2 == 0) {
+            join_everybody();
+        }
+        for (int i = 0; i < 1000; i++) {
+            const enum coord_msg_type type =
+                (enum coord_msg_type)random_in(&random, COORD_MSG_JOIN, COORD_MSG_BYE);
+            random_coord_msg(&random, type, &msg);
+            if (type == COORD_MSG_JOIN) {
+                snprintf(msg.join.host, sizeof(msg.join.host), "%s",
+                         HOSTS[random_in(&random, 0, ARRAY_LEN(HOSTS) - 1)]);
+                msg.join.config_digest = 0;
+            }
+            world->sent_count = 0;
+            world->now_ns += (int64_t)random_in(&random, 0, 200) * NS_PER_MS;
+            receive(random_in(&random, 1, 50), &msg);
+            coord_state_tick(world->state, world->now_ns);
+            for (uint32_t sent = 0; sent < world->sent_count; sent++) {
+                ck_assert_uint_gt(coord_msg_encode(&world->sent[sent].msg, frame), 0);
+            }
+        }
+    }
+}
+END_TEST
+
 START_TEST(an_event_that_was_lost_is_sent_again)
 {
     join_everybody();
@@ -734,6 +767,7 @@ int main(void)
     tcase_add_test(tc, a_broken_connection_shortens_the_patience);
     tcase_add_test(tc, a_member_that_was_forgotten_is_told_and_may_come_back);
     tcase_add_test(tc, members_are_found_in_whatever_order_they_come_and_go);
+    tcase_add_test(tc, any_messages_leave_the_server_standing);
     tcase_add_test(tc, an_event_that_was_lost_is_sent_again);
     tcase_add_test(tc, two_crashes_on_a_sample_are_a_verdict_a_repeated_report_is_one);
     tcase_add_test(tc, a_sum_is_given_when_all_have_come_and_its_name_serves_again);
