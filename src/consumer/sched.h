@@ -89,7 +89,8 @@ void sched_on_garbage(struct sched *sched, uint64_t peer, int64_t now_ns);
 /* A hint that the connection broke. */
 void sched_on_disconnect(struct sched *sched, uint64_t peer, int64_t now_ns);
 
-/* Timers: call when now reaches sched_deadline(), or more often. */
+/* Timers: call when now reaches sched_deadline(), or more often; after the messages that wait have
+ * been handed in, so that nobody counts as silent who was only not listened to. */
 void sched_on_time(struct sched *sched, int64_t now_ns);
 int64_t sched_deadline(const struct sched *sched);
 

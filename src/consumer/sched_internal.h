@@ -28,6 +28,7 @@ enum {
     HEDGE_FACTOR = 2,  /* a step is late when its lease is older than so many mean leases */
     REST_MAX = 4,      /* a producer's rest is doubled at most so often */
     NACKS_MAX = 16,    /* I/O NACKs of one step that end the job when no producer does better */
+    REFUSALS_MAX = 16, /* refusals that are remembered, to be said to people only once */
     ANSWERS_MAX = 32,  /* answers to connections without a session that wait to be sent */
     TEXTS_MAX = 32,    /* texts that wait to be asked for */
     NONE = UINT32_MAX, /* no producer, no session */
@@ -142,6 +143,11 @@ struct sched {
     struct sched_producer *producers;
     uint32_t answer_first, answer_count, text_first, text_count;
     struct sched_answer answers[ANSWERS_MAX];
+    uint32_t refusal_next;
+    struct {
+        uint64_t peer;
+        uint32_t code;
+    } refusals[REFUSALS_MAX];
     struct sched_text texts[TEXTS_MAX];
 };
 
@@ -232,6 +238,8 @@ void sched_window_advance(struct sched *sched, uint32_t stream);
 void sched_say_text(struct sched *sched, enum sched_action_kind kind,
                     const struct sched_session *session, const char *format, ...) PRINTF(4, 5);
 void sched_say_reject(struct sched *sched, uint64_t peer, const struct msg_reject *reject);
+/* Has this connection been refused for this before? Remembers it. */
+bool sched_say_refused_before(struct sched *sched, uint64_t peer, uint32_t code);
 void sched_say_welcome(struct sched *sched, uint64_t peer, uint64_t session,
                        const struct msg_welcome *welcome);
 /* The job cannot go on. Said once, the first time. */

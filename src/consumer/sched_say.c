@@ -57,6 +57,19 @@ void sched_say_reject(struct sched *sched, uint64_t peer, const struct msg_rejec
     msg->reject = *reject;
 }
 
+bool sched_say_refused_before(struct sched *sched, uint64_t peer, uint32_t code)
+{
+    for (uint32_t i = 0; i < REFUSALS_MAX; i++) {
+        if (sched->refusals[i].peer == peer && sched->refusals[i].code == code) {
+            return true;
+        }
+    }
+    sched->refusals[sched->refusal_next].peer = peer;
+    sched->refusals[sched->refusal_next].code = code;
+    sched->refusal_next = (sched->refusal_next + 1) % REFUSALS_MAX;
+    return false;
+}
+
 void sched_say_welcome(struct sched *sched, uint64_t peer, uint64_t session,
                        const struct msg_welcome *welcome)
 {

@@ -206,8 +206,10 @@ static void hello_reject(struct sched *sched, uint64_t peer, const struct msg_he
         .code = code, .instance = hello->instance, .attempt = hello->attempt};
     (void)snprintf(reject.text, sizeof(reject.text), "%s", text);
     sched_say_reject(sched, peer, &reject);
-    sched_say_text(sched, SCHED_LOG, NULL, "%s/%u: turned away: %s", hello->host, hello->index,
-                   text);
+    if (!sched_say_refused_before(sched, peer, code)) {
+        sched_say_text(sched, SCHED_LOG, NULL, "%s/%u: turned away: %s", hello->host, hello->index,
+                       text);
+    }
 }
 
 static void session_begin(struct sched *sched, struct sched_session *session,

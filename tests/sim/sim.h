@@ -9,8 +9,11 @@
  * What is checked after every event is listed in sim_check.c. A world that breaks a rule stops
  * there, with a text that says which rule, and when.
  *
- * To see what happened in a seed:   test_sim --trace --seeds SEED     (or HR_SEED=SEED test_sim
- * --trace) with a rule taken out:            test_sim --trace --mutant NAME --seeds SEED
+ * A failed run prints its seed. All that happened in it:
+ *     build-dev/test_sim --trace --seed SEED
+ * The same with a rule taken out (names: sched_mutant.h, and below):
+ *     build-dev/test_sim --trace --seed SEED --mutant NAME
+ * A seed means the same world only in the same version of the simulator.
  */
 #ifndef HEADRACE_TESTS_SIM_SIM_H
 #define HEADRACE_TESTS_SIM_SIM_H
@@ -21,7 +24,7 @@
 /* clang-format off */
 #define SIM_COUNTS(X)                                                                              \
     X(worlds) X(worlds_hung) X(worlds_loop) X(worlds_slow) X(worlds_speed) X(worlds_hedge)         \
-    X(worlds_starve) X(worlds_rest)                                                                               \
+    X(worlds_starve) X(worlds_rest)                                                                \
     X(cuts) X(crashes) X(power_losses) X(freezes) X(hangs) X(stalls) X(corruptions) X(garbage)     \
     X(nacks) X(hello_repeats) X(resets) X(twins) X(joins) X(leaves) X(strangers) X(send_failures)  \
     X(rank_restarts) X(trainer_stalls) X(reopenings) X(late_fixes) X(hints)                        \
@@ -43,7 +46,7 @@ struct sim_counts {
     X(SAME_ATTEMPT,       "the attempt is new each time the producer drops its session")           \
     X(REJECT_OF_ANY,      "a REJECT of another session is ignored")                                \
     X(REJECT_IGNORED,     "a REJECT of its session makes the producer begin anew")                 \
-    X(WELCOME_OF_ANY,     "a WELCOME of an older attempt is ignored")                               \
+    X(WELCOME_OF_ANY,     "a WELCOME of an older attempt is ignored")                              \
     X(WELCOME_KEEPS_WORK, "a new session begins without the old one's work")                       \
     X(PRODUCER_NO_PING,   "the producer PINGs")                                                    \
     X(PRODUCER_NO_PONG,   "the producer says in PONG what it has finished")                        \

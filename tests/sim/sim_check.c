@@ -505,7 +505,8 @@ void check_silence_drop(struct world *w, const struct proc *p)
 void check_dead_session(struct world *w, const struct proc *p)
 {
     const struct ghost_session *s = check_session(w, p->session);
-    const int64_t since_ns = sim_earlier(w->now_ns - s->ended_ns, w->now_ns - disturbed_ns(w, p));
+    const int64_t told_ns = sim_earlier(w->now_ns - s->ended_ns, w->now_ns - p->welcome_ns);
+    const int64_t since_ns = sim_earlier(told_ns, w->now_ns - disturbed_ns(w, p));
     if (!s->live && w->rank.up && !w->conns[p->conn].cut && !w->sends_failed &&
         since_ns > 1200 * SIM_MS) {
         sim_fail(w, "a producer was not told for %" PRId64 " ms that its session is over",

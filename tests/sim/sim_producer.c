@@ -311,6 +311,7 @@ static void on_welcome(struct world *w, struct proc *p, const struct msg *msg)
     }
     producer_drop(w, p);
     p->session = session;
+    p->welcome_ns = w->now_ns;
     p->credit_bytes = msg->welcome.credit_bytes;
     p->ping_ns = w->now_ns;
     sim_trace(w, "proc %u: session %" PRIx64, index_of(w, p), session);

@@ -88,6 +88,7 @@ struct proc {
     uint32_t conn;
     int64_t start_ns, hello_ns, ping_ns, heard_ns, exit_ns, reindex_ns;
     int64_t frozen_until_ns, hung_until_ns;
+    int64_t welcome_ns;
     int64_t busy_ns; /* it has been at work since */
     bool returns_while_hung, any_order, hello_sent;
     int64_t sample_ns;
