@@ -246,9 +246,9 @@ class Life(unittest.TestCase):
 
     # ---- hosts one by one ----
 
-    def kept(self, *arguments, environment=None):
+    def kept(self, *arguments, **options):
         """A cluster that has ended, whose hosts are then started one by one."""
-        cluster = self.cluster(*arguments, environment=environment)
+        cluster = self.cluster(*arguments, **options)
         self.assertEqual(cluster.wait(), 0, cluster.output())
         return cluster
 
@@ -333,6 +333,33 @@ class Life(unittest.TestCase):
         for host in hosts:
             self.assertEqual(host.wait(), 0, host.output())
         self.assertEqual(len({line for host in hosts for line in self.steps(host)}), 1)
+
+    def test_links_outside_loopback_have_to_be_asked_for(self):
+        namespace = ["unshare", "--user", "--map-root-user", "--net", "sh", "-c",
+                     'ip link set lo up && ip addr add 10.9.0.1/24 dev lo && exec "$@"', "sh"]
+        if shutil.which("unshare") is None or subprocess.run([*namespace, "true"], check=False,
+                                                              capture_output=True).returncode != 0:
+            self.skipTest("no namespaces here")
+        cluster = self.kept("--layout", "homogeneous", cpu=0, gpu=1)
+        path = os.path.join(cluster.folder, "algo-1/input/config/hyperparameters.json")
+        with open(path, encoding="utf-8") as file:
+            hyperparameters = json.load(file)
+        for address, arguments, code, part in (
+                ("10.9.0.1", [], 78, "10.9.0.1 is outside loopback and links are not secured"),
+                ("10.8.0.1", ["--insecure"], 78, "which is no address of interface lo"),
+                ("10.9.0.1", ["--insecure"], 0, "links are not secured")):
+            hyperparameters["headrace_hosts"] = json.dumps({"algo-1": address})
+            with open(path, "w", encoding="utf-8") as file:
+                json.dump(hyperparameters, file)
+            host = self.start_host(cluster, "algo-1", *arguments, prefix=namespace)
+            self.assertEqual(host.wait(), code, host.output())
+            self.assertIn(part, host.output())
+            if code == 0:  # said by every process at its start: the agent, the producer, the rank
+                for who in ("algo-1", "algo-1/serve", "algo-1/train"):
+                    host.wait_for(rf"headrace\[{who}\]: warning: links are not secured")
+            else:
+                self.assertIn(part, cluster.failure("algo-1"))
+                os.remove(os.path.join(cluster.folder, "algo-1/output/failure"))
 
     # ---- mistakes of the user ----
 
