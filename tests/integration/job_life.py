@@ -9,6 +9,7 @@ import json
 import os
 import random
 import re
+import shutil
 import signal
 import subprocess
 import tempfile
@@ -205,6 +206,62 @@ class Jobs(unittest.TestCase):
         os.killpg(cluster.pid, signal.SIGINT)
         self.finish(cluster)
         self.assertTrue(self.report(cluster)["stopped"])
+
+    # ---- bad input ----
+
+    def copy_of_the_pictures(self):
+        folder = tempfile.TemporaryDirectory(prefix="headrace copy ")
+        self.addCleanup(folder.cleanup)
+        copy = os.path.join(folder.name, "pictures")
+        shutil.copytree(self.pictures, copy, ignore=shutil.ignore_patterns(".headrace"))
+        return copy
+
+    def test_a_missing_folder_is_66(self):
+        copy = self.copy_of_the_pictures()
+        shutil.rmtree(os.path.join(copy, "train"))
+        cluster = self.cluster(data=copy)
+        self.finish(cluster, 66, 60)
+        for host in ("algo-1", "algo-2", "algo-3", "algo-4"):
+            self.assertIn(os.path.join(copy, "train"), cluster.failure(host))
+
+    def test_an_empty_data_set_is_65(self):
+        copy = self.copy_of_the_pictures()
+        shutil.rmtree(os.path.join(copy, "train"))
+        os.mkdir(os.path.join(copy, "train"))
+        cluster = self.cluster(data=copy)
+        self.finish(cluster, 65, 60)
+        self.assertRegex(cluster.failure("algo-1"), "stream train.*empty")
+
+    def test_a_corrupt_picture_is_named_once_and_replaced(self):
+        copy = self.copy_of_the_pictures()
+        folder = os.path.join(copy, "train", sorted(os.listdir(os.path.join(copy, "train")))[1])
+        victim = os.path.join(folder, sorted(os.listdir(folder))[3])
+        with open(victim, "r+b") as file:
+            file.truncate(100)
+        clusters = [self.cluster(data=copy), self.cluster(data=copy, cpu=1)]
+        for cluster in clusters:
+            self.finish(cluster)
+            self.assertEqual([epoch["bad_samples"] for epoch in self.report(cluster)["epochs"]], [1, 1])
+            name = os.path.join(os.path.basename(folder), os.path.basename(victim))
+            self.assertEqual(len(cluster.find(re.escape(name))), 1, cluster.output())
+        self.assertEqual(self.digests(clusters[0]), self.digests(clusters[1]))
+        strict = self.cluster("--on-bad", "fail", data=copy)
+        self.finish(strict, 65, 60)
+        self.assertIn("on_bad", strict.failure("algo-1") + strict.failure("algo-3"))
+
+    def test_more_bad_pictures_than_the_budget_fail_the_job(self):
+        copy = self.copy_of_the_pictures()
+        for folder, _, names in os.walk(os.path.join(copy, "train")):
+            for name in sorted(names)[:10]:
+                with open(os.path.join(folder, name), "r+b") as file:
+                    file.truncate(100)
+        cluster = self.cluster("--bad-budget", "5", data=copy)
+        self.finish(cluster, 65, 60)
+        self.assertIn("bad_budget", cluster.failure("algo-1") + cluster.failure("algo-3"))
+
+    def test_data_outside_the_root_is_78(self):
+        cluster = self.cluster(streams={"train": {"data": "../elsewhere"}})
+        self.assertEqual(cluster.wait(), 78, cluster.output())
 
     # ---- memory ----
 
