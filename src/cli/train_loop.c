@@ -166,7 +166,6 @@ static enum status evaluate(struct loop *loop, struct train_total *out, bool *do
     const struct train_options *options = loop->options;
     *out = (struct train_total){0};
     *done_out = false;
-    TRY(feed_start(options->feed, EVAL, loop->epoch, 0, loop->epoch + 1, err));
     for (uint64_t step = 0; step < loop->eval.plan.steps; step++) {
         struct feed_batch batch;
         struct trainer_result result = {0};
@@ -192,9 +191,13 @@ static enum status evaluate(struct loop *loop, struct train_total *out, bool *do
 
 /* ---- epochs ---- */
 
-static void begin_epoch(struct loop *loop)
+/* Evaluation's first batches are asked for now, so that they wait in their slots when it begins. */
+static enum status begin_epoch(struct loop *loop, struct err *err)
 {
     struct feed_stats stats;
+    if (loop->has_eval) {
+        TRY(feed_start(loop->options->feed, EVAL, loop->epoch, 0, loop->epoch + 1, err));
+    }
     feed_stats(loop->options->feed, TRAIN, &stats);
     const int64_t now_ns = clock_now_ns();
     loop->epoch_total = (struct train_total){0};
@@ -205,6 +208,7 @@ static void begin_epoch(struct loop *loop)
     loop->paused_ns = 0;
     memset(&loop->waits, 0, sizeof(loop->waits));
     begin_interval(loop, now_ns);
+    return OK;
 }
 
 /* This rank's part of the epoch's digest so far. */
@@ -341,7 +345,7 @@ static enum status run_epochs(struct loop *loop, struct err *err)
     const uint32_t epochs = (uint32_t)loop->config->epochs;
     TRY(feed_start(loop->options->feed, TRAIN, loop->epoch, loop->step, epochs, err));
     while (loop->epoch < epochs && !loop->stopped) {
-        begin_epoch(loop);
+        TRY(begin_epoch(loop, err));
         TRY(train_epoch(loop, err));
         if (loop->step < loop->train.plan.steps) {
             TRY(end_early(loop, err));

@@ -16,6 +16,7 @@
 #include "cli/cmd.h"
 #include "common/clock.h"
 #include "common/log.h"
+#include "common/thread.h"
 
 enum { GRACE_MS = 500 }; /* the agent waits a second before it sends signals */
 
@@ -193,8 +194,8 @@ enum status train_watch_start(struct coord_client *coord, int signal_fd, struct 
         return err_errno(err, ERR_RESOURCE, "eventfd of the watcher");
     }
     CHECK(pthread_mutex_init(&watch->mutex, NULL) == 0);
-    if (pthread_create(&watch->thread, NULL, run, watch) != 0) {
-        const enum status status = err_errno(err, ERR_RESOURCE, "the watcher's thread");
+    const enum status status = thread_start("hr-watch", run, watch, &watch->thread, err);
+    if (status != OK) {
         CHECK(close(watch->quit_fd) == 0);
         free(watch);
         return status;

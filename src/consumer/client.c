@@ -9,6 +9,7 @@
 
 #include "common/clock.h"
 #include "common/log.h"
+#include "common/thread.h"
 #include "consumer/client_internal.h"
 
 #define LEASE_MIN_NS     (500 * NS_PER_MS)
@@ -379,9 +380,7 @@ enum status client_new(const struct client_options *options, struct client **out
     }
     if (status == OK) {
         init_state(client);
-        if (pthread_create(&client->thread, NULL, run, client) != 0) {
-            status = err_errno(err, ERR_RESOURCE, "the client's thread");
-        }
+        status = thread_start("hr-feed", run, client, &client->thread, err);
     }
     if (status != OK) {
         free_memory(client);

@@ -10,6 +10,7 @@ import os
 import random
 import re
 import shutil
+import signal
 import subprocess
 import tempfile
 import time
@@ -102,6 +103,15 @@ class Stream(Job):
 class Resume(Job):
     def uninterrupted(self, **options):
         return learned(report_of(self.finished(job=job(**options))))
+
+    def test_a_signal_to_a_rank_stops_the_job_too(self):
+        cluster = self.cluster(job=job(epochs=1000))
+        cluster.wait_for("epoch_loss", 1, 60)
+        os.kill(cluster.members("train")["algo-3"][0], signal.SIGTERM)
+        self.assertEqual(cluster.wait(90), 0, cluster.output())
+        cluster.wait_for(r"stopped at epoch \d+ step \d+$")
+        self.assertTrue(report_of(cluster)["stopped"])
+        cluster.nobody_left()
 
     def test_killed_jobs_go_on_from_their_checkpoint(self):
         whole = self.uninterrupted(epochs=5)
