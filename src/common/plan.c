@@ -18,7 +18,9 @@ static uint64_t key_of(uint64_t seed, const char *stream)
     const size_t length = strlen(stream);
     CHECK(length < NAME_BYTES_MAX);
     hash_put64(bytes, seed);
-    memcpy(bytes + 8, stream, length);
+    for (size_t i = 0; i < length; i++) { /* bytes, not a text: no zero at the end */
+        bytes[8 + i] = (uint8_t)stream[i];
+    }
     return hash64(bytes, 8 + length);
 }
 
