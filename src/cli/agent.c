@@ -245,7 +245,7 @@ static void reap(struct agent *agent)
         if (process == NULL) {
             continue;
         }
-        child_signal(pid, SIGKILL); /* what is left of its group */
+        child_end_group(pid);
         process->pid = 0;
         process->ended_well = wait_status == 0;
         if (process->is_producer) {

@@ -131,6 +131,11 @@ void child_signal(pid_t pid, int number)
     }
 }
 
+void child_end_group(pid_t pid)
+{
+    kill(-pid, SIGKILL);
+}
+
 void child_describe(int wait_status, char *out, size_t bytes)
 {
     if (WIFSIGNALED(wait_status)) {

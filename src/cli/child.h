@@ -32,8 +32,11 @@ struct child_options {
  */
 MUST_USE enum status child_start(const struct child_options *options, pid_t *pid_out,
                                  struct err *err);
-/* To the child and all it started in its group; a group that is gone is no failure. */
+/* To a child that was not waited for yet, and to all it started in its group. */
 void child_signal(pid_t pid, int number);
+/* Ends what is left of the group of a child that was waited for, whose number may be somebody
+ * else's by now. */
+void child_end_group(pid_t pid);
 
 /* "exited with code 65", "was killed by signal 9 (Killed)". */
 void child_describe(int wait_status, char *out, size_t bytes);
