@@ -300,6 +300,21 @@ static enum status learn_facts(struct feed *feed, struct data_facts facts[STREAM
     return OK;
 }
 
+static uint64_t bad_budget(const struct config *config, uint64_t samples)
+{
+    const uint64_t share = samples / BAD_BUDGET_SHARE;
+    if (config->bad_budget >= 0) {
+        return (uint64_t)config->bad_budget;
+    }
+    return share > BAD_BUDGET_MIN ? share : BAD_BUDGET_MIN;
+}
+
+static uint64_t left_out(const struct plan *plan)
+{
+    const uint64_t taken = plan->steps * plan->global_batch;
+    return taken < plan->samples ? plan->samples - taken : 0;
+}
+
 static enum status plan_stream(struct feed *feed, uint32_t number, const struct data_facts *facts,
                                struct err *err)
 {
@@ -322,22 +337,17 @@ static enum status plan_stream(struct feed *feed, uint32_t number, const struct 
                        stream->name, facts->samples, config->global_batch);
     }
     stream->facts = *facts;
-    const uint64_t share = facts->samples / BAD_BUDGET_SHARE;
-    const uint64_t usual = share > BAD_BUDGET_MIN ? share : BAD_BUDGET_MIN;
-    stream->bad_budget = config->bad_budget < 0 ? usual : (uint64_t)config->bad_budget;
-    const uint64_t left_out =
-        facts->samples - (stream->plan.steps * stream->plan.global_batch < facts->samples
-                              ? stream->plan.steps * stream->plan.global_batch
-                              : facts->samples);
+    stream->bad_budget = bad_budget(config, facts->samples);
     log_info("stream %s: %" PRIu64 " samples in %u classes, %" PRIu64 " steps an epoch (%" PRIu64
              " samples left out of each)",
-             stream->name, facts->samples, facts->classes, stream->plan.steps, left_out);
+             stream->name, facts->samples, facts->classes, stream->plan.steps,
+             left_out(&stream->plan));
     return OK;
 }
 
 static enum status fix_streams(struct feed *feed, struct err *err)
 {
-    struct data_facts facts[STREAMS_MAX];
+    struct data_facts facts[STREAMS_MAX] = {0};
     struct plan plans[STREAMS_MAX];
     if (feed->fixed) {
         return OK;

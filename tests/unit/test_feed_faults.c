@@ -1,0 +1,307 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The feed and producers that misbehave, die, hang, bring bad samples or other data: whatever they
+ * do, every step comes once, in order, with the plan's bytes, or the job ends and says why.
+ */
+#include "consumer/feed.h"
+
+#include <pthread.h>
+#include <string.h>
+
+#include "common/clock.h"
+#include "support/feed_rig.h"
+#include "support/suite.h"
+
+/* ---- producers that misbehave ---- */
+
+static void expect_whole_stream(struct rig *rig)
+{
+    rig_learn(rig);
+    rig_begin(rig, 0, 0, 0, 2);
+    rig_consume(rig, 0, 0, 0, 2 * rig->plans[0].steps, 0);
+    ck_assert_uint_eq(rig_stats(rig, 0).digest, rig_digest(rig, 0, 2, 0));
+}
+
+START_TEST(bad_parts_are_never_lent)
+{
+    struct rig rig;
+    rig_init(&rig);
+    rig_open(&rig, 2);
+    struct producer_fake_options options = rig_good(&rig, 0);
+    options.corrupt_every = _i == 0 ? 5 : 0;
+    options.wrong_id_every = _i == 1 ? 5 : 0;
+    options.double_every = _i == 2 ? 2 : 0;
+    options.delay_us = 3000;
+    rig_start(&rig, 0, &options);
+    rig_start_good(&rig, 1);
+    expect_whole_stream(&rig);
+    ck_assert_uint_gt(producer_fake_parts(rig.producers[0]), 5);
+    if (_i == 2) {
+        ck_assert_uint_gt(rig_stats(&rig, 0).duplicates, 0);
+    }
+    rig_close(&rig);
+}
+END_TEST
+
+START_TEST(producers_that_die_hang_or_babble_lose_nothing)
+{
+    struct rig rig;
+    rig_init(&rig);
+    rig_open(&rig, 2);
+    struct producer_fake_options options = rig_good(&rig, 0);
+    options.end_after = _i == 0 ? 10 : 0;
+    options.hang_after = _i == 1 ? 10 : 0;
+    options.garbage_after = _i == 2 ? 10 : 0;
+    rig_start(&rig, 0, &options);
+    options = rig_good(&rig, 1);
+    options.delay_us = 3000;
+    rig_start(&rig, 1, &options);
+    expect_whole_stream(&rig);
+    ck_assert_uint_ge(producer_fake_parts(rig.producers[0]), 10);
+    rig_close(&rig);
+}
+END_TEST
+
+START_TEST(a_restarted_producer_goes_on)
+{
+    struct rig rig;
+    rig_run(&rig, 1, 1);
+    rig_consume(&rig, 0, 0, 0, 4, 0);
+    producer_fake_stop(&rig.producers[0]);
+    struct producer_fake_options options = rig_good(&rig, 0);
+    options.instance = 99;
+    rig_start(&rig, 0, &options);
+    rig_consume(&rig, 0, 0, 4, rig.plans[0].steps - 4, 0);
+    ck_assert_uint_eq(rig_stats(&rig, 0).digest, rig_digest(&rig, 0, 1, 0));
+    rig_close(&rig);
+}
+END_TEST
+
+START_TEST(without_producers_the_job_starves)
+{
+    struct rig rig;
+    rig_init(&rig);
+    rig.config.starve_timeout_s = 1;
+    rig_open(&rig, 1);
+    rig_start_good(&rig, 0);
+    rig_learn(&rig);
+    rig_begin(&rig, 0, 0, 0, 1);
+    rig_consume(&rig, 0, 0, 0, 2, 0);
+    producer_fake_stop(&rig.producers[0]);
+    struct feed_batch batch;
+    struct err err = {0};
+    enum status status = OK;
+    while ((status = feed_next(rig.feed, "train", &batch, &err)) == OK) {
+        rig_release(&rig, &batch);
+    }
+    ck_assert_int_eq(status, ERR_PEER_GONE);
+    ck_assert_ptr_nonnull(strstr(err.message, "algo-1/0"));
+    rig_close(&rig);
+}
+END_TEST
+
+START_TEST(a_nack_for_the_bad_budget_ends_the_job)
+{
+    struct rig rig;
+    rig_init(&rig);
+    rig_open(&rig, 1);
+    struct producer_fake_options options = rig_good(&rig, 0);
+    options.nack_after = 6;
+    rig_start(&rig, 0, &options);
+    rig_learn(&rig);
+    rig_begin(&rig, 0, 0, 0, 1);
+    struct feed_batch batch;
+    struct err err = {0};
+    enum status status = OK;
+    while ((status = feed_next(rig.feed, "train", &batch, &err)) == OK) {
+        rig_release(&rig, &batch);
+    }
+    ck_assert_int_eq(status, ERR_DATA);
+    ck_assert_ptr_nonnull(strstr(err.message, "fake: no good sample"));
+    rig_close(&rig);
+}
+END_TEST
+
+/* ---- bad samples ---- */
+
+START_TEST(substitutes_are_counted_once_an_epoch_within_the_budget)
+{
+    struct rig rig;
+    rig_init(&rig);
+    rig_open(&rig, 2);
+    for (uint32_t i = 0; i < 2; i++) {
+        struct producer_fake_options options = rig_good(&rig, i);
+        options.streams[0].bad_every = 20; /* 7 of 130, the budget is 10 */
+        rig_start(&rig, i, &options);
+    }
+    rig_learn(&rig);
+    rig_begin(&rig, 0, 0, 0, 4);
+    rig_consume(&rig, 0, 0, 0, 4 * rig.plans[0].steps, 20);
+    const uint64_t bad = rig_stats(&rig, 0).bad_samples;
+    ck_assert_uint_gt(bad, 10); /* over four epochs, fewer than 10 in each */
+    ck_assert_uint_le(bad, 28);
+    ck_assert_uint_eq(rig_stats(&rig, 0).digest, rig_digest(&rig, 0, 4, 20));
+    rig_close(&rig);
+}
+END_TEST
+
+START_TEST(more_bad_samples_than_the_budget_end_the_job)
+{
+    struct rig rig;
+    rig_init(&rig);
+    rig.config.bad_budget = 3;
+    rig_open(&rig, 1);
+    struct producer_fake_options options = rig_good(&rig, 0);
+    options.streams[0].bad_every = 10;
+    rig_start(&rig, 0, &options);
+    rig_learn(&rig);
+    rig_begin(&rig, 0, 0, 0, 1);
+    struct err err = {0};
+    enum status status = OK;
+    while (status == OK) {
+        struct feed_batch batch;
+        rig_next(&rig, 0, &batch);
+        status = feed_release(rig.feed, &batch, NULL, &err);
+    }
+    ck_assert_int_eq(status, ERR_DATA);
+    ck_assert_ptr_nonnull(strstr(err.message, "bad_budget"));
+    rig_close(&rig);
+}
+END_TEST
+
+/* ---- data sets ---- */
+
+START_TEST(producers_with_different_data_are_turned_away_and_both_named)
+{
+    struct rig rig;
+    struct rig other;
+    rig_init(&rig);
+    rig_init(&other);
+    rig_plan(&other, RIG_SAMPLES - 1);
+    rig.config.join_timeout_s = 2;
+    rig_open(&rig, 2);
+    rig_start_good(&rig, 0);
+    other.feed = rig.feed;
+    struct producer_fake_options options = rig_good(&other, 1);
+    rig_start(&rig, 1, &options);
+    struct err err = {0};
+    ck_assert_int_eq(feed_stream_info(rig.feed, "train", &rig.info[0], &err), ERR_DATA);
+    ck_assert_ptr_nonnull(strstr(err.message, "algo-1/0"));
+    ck_assert_ptr_nonnull(strstr(err.message, "algo-2/0"));
+    ck_assert_uint_gt(producer_fake_rejects(rig.producers[0]), 0);
+    ck_assert_uint_gt(producer_fake_rejects(rig.producers[1]), 0);
+    rig_close(&rig);
+    free(other.scratch);
+}
+END_TEST
+
+static void *replace_producer(void *context)
+{
+    struct rig *rig = context;
+    const int64_t deadline = clock_now_ns() + 60 * NS_PER_S;
+    while (producer_fake_rejects(rig->producers[1]) == 0) {
+        CHECK(clock_now_ns() < deadline);
+    }
+    producer_fake_stop(&rig->producers[1]);
+    struct producer_fake_options options = rig_good(rig, 1);
+    options.instance = 55;
+    rig_start(rig, 1, &options);
+    return NULL;
+}
+
+START_TEST(data_that_come_to_agree_begin_the_job)
+{
+    struct rig rig;
+    struct rig other;
+    rig_init(&rig);
+    rig_init(&other);
+    rig_plan(&other, RIG_SAMPLES - 1);
+    rig_open(&rig, 2);
+    rig_start_good(&rig, 0);
+    other.feed = rig.feed;
+    const struct producer_fake_options options = rig_good(&other, 1);
+    rig_start(&rig, 1, &options);
+    pthread_t thread;
+    ck_assert_int_eq(pthread_create(&thread, NULL, replace_producer, &rig), 0);
+    rig_learn(&rig);
+    ck_assert_int_eq(pthread_join(thread, NULL), 0);
+    ck_assert_uint_eq(rig.info[0].plan.samples, RIG_SAMPLES);
+    rig_begin(&rig, 0, 0, 0, 1);
+    rig_consume(&rig, 0, 0, 0, rig.plans[0].steps, 0);
+    rig_close(&rig);
+    free(other.scratch);
+}
+END_TEST
+
+START_TEST(a_late_producer_with_other_data_is_turned_away_and_the_job_goes_on)
+{
+    struct rig rig;
+    struct rig other;
+    rig_init(&rig);
+    rig_init(&other);
+    rig_plan(&other, RIG_SAMPLES - 1);
+    rig_open(&rig, 1);
+    rig_start_good(&rig, 0);
+    rig_learn(&rig);
+    rig_begin(&rig, 0, 0, 0, 1);
+    rig_consume(&rig, 0, 0, 0, 4, 0);
+    other.feed = rig.feed;
+    const struct producer_fake_options options = rig_good(&other, 1);
+    rig_start(&rig, 1, &options);
+    const int64_t deadline = clock_now_ns() + 60 * NS_PER_S;
+    while (producer_fake_rejects(rig.producers[1]) == 0) {
+        ck_assert(clock_now_ns() < deadline);
+    }
+    rig_consume(&rig, 0, 0, 4, rig.plans[0].steps - 4, 0);
+    ck_assert_uint_eq(producer_fake_parts(rig.producers[1]), 0);
+    ck_assert_uint_eq(rig_stats(&rig, 0).digest, rig_digest(&rig, 0, 1, 0));
+    rig_close(&rig);
+    free(other.scratch);
+}
+END_TEST
+
+START_TEST(no_producer_at_all_is_a_time_out)
+{
+    struct rig rig;
+    rig_init(&rig);
+    rig.config.join_timeout_s = 0.3;
+    rig_open(&rig, 1);
+    struct err err = {0};
+    ck_assert_int_eq(feed_stream_info(rig.feed, "train", &rig.info[0], &err), ERR_TIMEOUT);
+    rig_close(&rig);
+}
+END_TEST
+
+START_TEST(fewer_samples_than_a_batch_are_an_error)
+{
+    struct rig rig;
+    rig_init(&rig);
+    rig_plan(&rig, RIG_ROWS - 1);
+    rig_open(&rig, 1);
+    rig_start_good(&rig, 0);
+    struct err err = {0};
+    ck_assert_int_eq(feed_stream_info(rig.feed, "train", &rig.info[0], &err), ERR_DATA);
+    rig_close(&rig);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("feed_faults");
+    TCase *tc = tcase_create("feed_faults");
+    tcase_set_timeout(tc, 100);
+    tcase_add_loop_test(tc, bad_parts_are_never_lent, 0, 3);
+    tcase_add_loop_test(tc, producers_that_die_hang_or_babble_lose_nothing, 0, 3);
+    tcase_add_test(tc, a_restarted_producer_goes_on);
+    tcase_add_test(tc, without_producers_the_job_starves);
+    tcase_add_test(tc, a_nack_for_the_bad_budget_ends_the_job);
+    tcase_add_test(tc, substitutes_are_counted_once_an_epoch_within_the_budget);
+    tcase_add_test(tc, more_bad_samples_than_the_budget_end_the_job);
+    tcase_add_test(tc, producers_with_different_data_are_turned_away_and_both_named);
+    tcase_add_test(tc, data_that_come_to_agree_begin_the_job);
+    tcase_add_test(tc, a_late_producer_with_other_data_is_turned_away_and_the_job_goes_on);
+    tcase_add_test(tc, no_producer_at_all_is_a_time_out);
+    tcase_add_test(tc, fewer_samples_than_a_batch_are_an_error);
+    suite_add_tcase(suite, tc);
+    return suite_main(suite);
+}
