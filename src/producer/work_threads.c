@@ -100,6 +100,17 @@ static void fail_for_bad_sample(const struct work *work, struct order *order, ui
     order_fail(order, NACK_BAD_BUDGET, text);
 }
 
+/* The last part lists the substitutes of all rows (its bytes are their labels and ids), and a
+ * message holds so many. */
+static bool has_too_many_substitutes(const struct order *order)
+{
+    uint32_t count = 0;
+    for (uint32_t row = 0; row < order->row_count; row++) {
+        count += order->rows[row].attempt > 0;
+    }
+    return count > SUBST_MAX;
+}
+
 /* Waits for something to read; NULL when stopping. */
 static struct claim *claim_next(struct work *work)
 {
@@ -114,6 +125,12 @@ static struct claim *claim_next(struct work *work)
         order->pins++;
         if (!choose_sample(work, order, row)) {
             fail_for_bad_sample(work, order, row);
+            order_unpin(work, order);
+            continue;
+        }
+        if (order->rows[row].attempt > 0 && has_too_many_substitutes(order)) {
+            order_fail(order, NACK_BAD_BUDGET,
+                       "more bad samples in one batch than a message can name");
             order_unpin(work, order);
             continue;
         }

@@ -384,6 +384,32 @@ static void submit_steps_until_nack(uint32_t code, const char *text)
     ck_abort_msg("the sample is in no batch");
 }
 
+START_TEST(more_bad_samples_than_a_message_can_name_fail_the_order)
+{
+    enum { JUNK = SUBST_MAX + 6, ALL = SAMPLES + JUNK };
+    struct err err = {0};
+    for (int i = 0; i < JUNK; i++) {
+        char path[PATH_MAX + 64];
+        path_of(path, sizeof(path), 0, 100 + i);
+        write_file(path, "junk", 4);
+    }
+    index_free(&index_);
+    open_stream();
+    ck_assert_uint_eq(index_samples(index_), ALL);
+    const struct plan_options plan = {
+        .stream = "train", .seed = 3, .samples = ALL, .global_batch = ALL, .world = 1};
+    ck_assert_int_eq(plan_init(&plan, &stream.plan, &err), OK);
+    ck_assert_int_eq(layout_init(ALL, SIDE, SIDE, 3, &stream.layout, &err), OK);
+    start_work(2, false);
+    const struct msg_grant grant = whole_batch(3, 0);
+    submit(0, &grant);
+    const struct msg_nack nack = wait_for_nack();
+    ck_assert_uint_eq(nack.code, NACK_BAD_BUDGET);
+    ck_assert_msg(strstr(nack.text, "more bad samples") != NULL, "%s", nack.text);
+    stop_work();
+}
+END_TEST
+
 START_TEST(with_on_bad_fail_the_order_fails_and_names_the_sample)
 {
     spoil(1, 2);
@@ -477,6 +503,7 @@ int main(void)
     tcase_add_test(tc, a_range_gives_only_the_parts_that_are_wanted);
     tcase_add_test(tc, a_grant_out_of_range_is_refused);
     tcase_add_test(tc, a_bad_sample_is_replaced_by_the_next_on_its_chain_and_named_once);
+    tcase_add_test(tc, more_bad_samples_than_a_message_can_name_fail_the_order);
     tcase_add_test(tc, with_on_bad_fail_the_order_fails_and_names_the_sample);
     tcase_add_test(tc, a_file_that_is_gone_is_an_io_error_and_no_bad_sample);
     tcase_add_test(tc, a_cancelled_order_is_returned_and_a_dropped_one_is_silent);
