@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* headrace bench: the table of benchmarks. */
+#include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "cli/cmd.h"
@@ -31,6 +33,33 @@ static const char USAGE[] =
     "  start.\n"
     "\n"
     "  --json        one JSON object instead of text\n";
+
+enum status bench_number(const char *option, const char *text, uint32_t max, uint32_t *out,
+                         struct err *err)
+{
+    char *end = NULL;
+    errno = 0;
+    const unsigned long value = text != NULL ? strtoul(text, &end, 10) : 0;
+    if (text == NULL || end == text || *end != '\0' || errno != 0 || value < 1 || value > max) {
+        return err_set(err, ERR_USAGE, "%s takes a number from 1 to %u, not '%s'", option, max,
+                       text != NULL ? text : "");
+    }
+    *out = (uint32_t)value;
+    return OK;
+}
+
+static int compare_doubles(const void *a, const void *b)
+{
+    const double x = *(const double *)a;
+    const double y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+double bench_median(double *values, uint32_t count)
+{
+    qsort(values, count, sizeof(*values), compare_doubles);
+    return (values[(count - 1) / 2] + values[count / 2]) / 2;
+}
 
 static int run(int argc, char **argv)
 {

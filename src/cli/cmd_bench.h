@@ -4,7 +4,15 @@
 #ifndef HEADRACE_CLI_CMD_BENCH_H
 #define HEADRACE_CLI_CMD_BENCH_H
 
+#include "common/err.h"
+
 int bench_decode(int argc, char **argv);
 int bench_feed(int argc, char **argv);
+
+/* The value of an option, 1 to max; text NULL: it is missing. ERR_USAGE. */
+MUST_USE enum status bench_number(const char *option, const char *text, uint32_t max, uint32_t *out,
+                                  struct err *err);
+/* Of count >= 1 values, which are sorted. */
+double bench_median(double *values, uint32_t count);
 
 #endif

@@ -229,13 +229,6 @@ static uint64_t report_bad(struct bench *bench)
 
 /* ---- the whole ---- */
 
-static int compare_doubles(const void *a, const void *b)
-{
-    const double x = *(const double *)a;
-    const double y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
 /* The median of one field of the results. */
 static double median_at(const struct result *results, uint32_t count, size_t offset)
 {
@@ -243,8 +236,7 @@ static double median_at(const struct result *results, uint32_t count, size_t off
     for (uint32_t i = 0; i < count; i++) {
         memcpy(&values[i], (const char *)&results[i] + offset, sizeof(double));
     }
-    qsort(values, count, sizeof(double), compare_doubles);
-    return (values[(count - 1) / 2] + values[count / 2]) / 2.0;
+    return bench_median(values, count);
 }
 
 #define MEDIAN(results, count, field) median_at((results), (count), offsetof(struct result, field))
@@ -383,20 +375,6 @@ static uint32_t cores(void)
     return sched_getaffinity(0, sizeof(set), &set) == 0 ? (uint32_t)CPU_COUNT(&set) : 1;
 }
 
-static enum status parse_number(const char *option, const char *text, uint32_t max, uint32_t *out,
-                                struct err *err)
-{
-    char *end = NULL;
-    errno = 0;
-    const unsigned long value = text != NULL ? strtoul(text, &end, 10) : 0;
-    if (text == NULL || end == text || *end != '\0' || errno != 0 || value < 1 || value > max) {
-        return err_set(err, ERR_USAGE, "%s takes a number from 1 to %u, not '%s'", option, max,
-                       text != NULL ? text : "");
-    }
-    *out = (uint32_t)value;
-    return OK;
-}
-
 static enum status parse(int argc, char **argv, struct options *out, struct err *err)
 {
     *out = (struct options){.threads = cores(), .rounds = ROUNDS_DEFAULT};
@@ -405,9 +383,9 @@ static enum status parse(int argc, char **argv, struct options *out, struct err 
         if (strcmp(word, "--json") == 0) {
             out->json = true;
         } else if (strcmp(word, "--threads") == 0) {
-            TRY(parse_number(word, argv[++i], THREADS_MAX, &out->threads, err));
+            TRY(bench_number(word, argv[++i], THREADS_MAX, &out->threads, err));
         } else if (strcmp(word, "--rounds") == 0) {
-            TRY(parse_number(word, argv[++i], ROUNDS_MAX, &out->rounds, err));
+            TRY(bench_number(word, argv[++i], ROUNDS_MAX, &out->rounds, err));
         } else if (word[0] == '-' || out->folder != NULL) {
             return err_set(err, ERR_USAGE,
                            "decode: unexpected '%s'; it takes DIR, --threads N, --rounds R and "

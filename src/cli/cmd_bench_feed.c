@@ -42,20 +42,6 @@ struct run {
 
 /* ---- the command line ---- */
 
-static enum status parse_number(const char *option, const char *text, uint32_t max, uint32_t *out,
-                                struct err *err)
-{
-    char *end = NULL;
-    errno = 0;
-    const unsigned long value = text != NULL ? strtoul(text, &end, 10) : 0;
-    if (text == NULL || end == text || *end != '\0' || errno != 0 || value < 1 || value > max) {
-        return err_set(err, ERR_USAGE, "%s takes a number from 1 to %u, not '%s'", option, max,
-                       text != NULL ? text : "");
-    }
-    *out = (uint32_t)value;
-    return OK;
-}
-
 static enum status parse(int argc, char **argv, struct options *out, struct err *err)
 {
     *out = (struct options){.producers = 1, .epochs = 5, .batch = 64, .step_ms = "0"};
@@ -72,7 +58,7 @@ static enum status parse(int argc, char **argv, struct options *out, struct err 
             n++;
         }
         if (n < ARRAY_LEN(numbers)) {
-            TRY(parse_number(numbers[n].name, argv[i + 1], numbers[n].max, numbers[n].value, err));
+            TRY(bench_number(numbers[n].name, argv[i + 1], numbers[n].max, numbers[n].value, err));
             i++;
         } else if (strcmp(argv[i], "--step-ms") == 0 && argv[i + 1] != NULL) {
             out->step_ms = argv[++i];
@@ -209,23 +195,10 @@ static enum status run_cluster(const char *folder, const struct options *options
 
 /* ---- the result ---- */
 
-static int compare_doubles(const void *a, const void *b)
-{
-    const double x = *(const double *)a;
-    const double y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
 /* Medians over the epochs after the first. */
 struct medians {
     double images_per_s, wait_share, wait_p50_ms, wait_p99_ms;
 };
-
-static double median_of(double *values, uint32_t count)
-{
-    qsort(values, count, sizeof(*values), compare_doubles);
-    return (values[(count - 1) / 2] + values[count / 2]) / 2;
-}
 
 static struct medians take_medians(const struct report *report)
 {
@@ -238,10 +211,10 @@ static struct medians take_medians(const struct report *report)
         values[2][i] = epoch->wait_p50_ms;
         values[3][i] = epoch->wait_p99_ms;
     }
-    return (struct medians){.images_per_s = median_of(values[0], count),
-                            .wait_share = median_of(values[1], count),
-                            .wait_p50_ms = median_of(values[2], count),
-                            .wait_p99_ms = median_of(values[3], count)};
+    return (struct medians){.images_per_s = bench_median(values[0], count),
+                            .wait_share = bench_median(values[1], count),
+                            .wait_p50_ms = bench_median(values[2], count),
+                            .wait_p99_ms = bench_median(values[3], count)};
 }
 
 /* The cores that the producers' decode threads can use at once. */
