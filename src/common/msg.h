@@ -92,7 +92,8 @@ struct msg_data { /* the header frame; the bytes are the second frame */
     uint32_t substitution_count;
     struct substitution substitutions[SUBST_MAX]; /* of samples that have a byte in this part */
     bool last; /* the lease's last part: the durations below are set */
-    uint64_t queued_ns, read_ns, decode_ns, augment_ns, send_ns; /* sums over the lease's samples */
+    uint64_t queued_ns, read_ns, decode_ns, augment_ns; /* sums over the lease's samples */
+    uint64_t send_ns; /* of this part, from its completion to the socket */
 };
 
 enum nack_code {

@@ -91,13 +91,14 @@ struct net_message {
     size_t head_count;
     const uint8_t *body; /* NULL: one frame */
     size_t body_count;
-    uint64_t
-        storage[16]; /* private; head and body may point into it, so a message is never copied */
+    /* Private; head and body may point into it, so a message is never copied. */
+    struct net *net;
+    uint64_t storage[16];
 };
 
 /* The next message: OK, ERR_AGAIN (none), or ERR_PEER_WRONG (more than two frames, or a peer that
  * names itself: peer is then 0; what is left of it is drained by the next calls; nothing to fini).
- * The bytes are the caller's until net_message_fini, on any thread. */
+ * The bytes are the caller's until net_message_fini, on any thread; before net_free. */
 MUST_USE enum status net_receive(struct net_socket *socket, struct net_message *out,
                                  struct err *err);
 void net_message_fini(struct net_message *message);

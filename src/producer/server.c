@@ -119,7 +119,10 @@ static enum status set_up_work(struct server *server, struct err *err)
     }
     server->capacity_bytes = server->quota * batch_bytes;
     server->grants_max = server->quota * parts;
-    server->outbox_max = server->quota * ranks * parts;
+    /* All batches may be on their way to one rank, and each grant ends in a NACK or RETURN at most.
+     * Twice that, for ZeroMQ hears only every half a queue what was taken from it. */
+    server->queue_messages =
+        (int)(2 * (server->quota * ranks * parts + server->grants_max + CONTROL_MESSAGES));
     const uint32_t threads = decode_threads(options);
     const uint32_t readers = options->config->read_threads > 0
                                  ? (uint32_t)options->config->read_threads
@@ -163,16 +166,14 @@ static enum status set_up_links(struct server *server, struct err *err)
         struct link *link = &server->links[r];
         link->rank = &roster->ranks[r];
         link->pending = calloc(server->grants_max, sizeof(*link->pending));
-        link->outbox = calloc(server->outbox_max, sizeof(*link->outbox));
         server->link_count = r + 1;
-        if (link->pending == NULL || link->outbox == NULL) {
+        if (link->pending == NULL) {
             return err_set(err, ERR_RESOURCE, "links: out of memory");
         }
-        const struct net_socket_options socket_options = {
-            .address = link->rank->address,
-            .port = link->rank->port,
-            .queue_messages = (int)server->outbox_max + CONTROL_MESSAGES,
-            .monitor = true};
+        const struct net_socket_options socket_options = {.address = link->rank->address,
+                                                          .port = link->rank->port,
+                                                          .queue_messages = server->queue_messages,
+                                                          .monitor = true};
         TRY(net_connect(server->net, &socket_options, &link->socket, err));
     }
     return OK;
@@ -182,19 +183,10 @@ static enum status set_up_links(struct server *server, struct err *err)
 
 static void tear_down(struct server *server)
 {
-    for (uint32_t r = 0; r < server->link_count; r++) {
-        struct link *link = &server->links[r];
-        while (link->outbox_count > 0) {
-            batch_unref(link->outbox[link->outbox_first].batch);
-            link->outbox_first = (link->outbox_first + 1) % server->outbox_max;
-            link->outbox_count--;
-        }
-    }
     work_free(&server->work);
     net_free(&server->net); /* gives back every batch that was on its way */
     for (uint32_t r = 0; r < server->link_count; r++) {
         free(server->links[r].pending);
-        free(server->links[r].outbox);
     }
     free(server->links);
     batch_pool_free(&server->pool);
@@ -313,7 +305,7 @@ static bool nothing_in_work(const struct server *server, int64_t now_ns)
     for (uint32_t r = 0; r < server->link_count; r++) {
         struct work_progress progress;
         work_progress(server->work, r, now_ns, &progress);
-        if (progress.orders > 0 || server->links[r].outbox_count > 0) {
+        if (progress.orders > 0) {
             return false;
         }
     }

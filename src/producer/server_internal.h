@@ -15,11 +15,6 @@
 
 enum link_state { LINK_HELLO, LINK_LIVE, LINK_OVER };
 
-struct outgoing {
-    struct msg_data data;
-    struct batch *batch;
-};
-
 struct link {
     const struct roster_rank *rank;
     struct net_socket *socket;
@@ -31,8 +26,6 @@ struct link {
     uint64_t ping_seq;
     struct msg_grant *pending; /* grants that wait for a batch; ring of grants_max */
     uint32_t pending_first, pending_count;
-    struct outgoing *outbox; /* parts the socket would not take yet; ring of outbox_max */
-    uint32_t outbox_first, outbox_count;
 };
 
 /* Samples that kill decoders, as the coordinator said. */
@@ -52,9 +45,10 @@ struct server {
     struct work_stream streams[STREAMS_MAX];
     struct index *indexes[STREAMS_MAX];
     uint64_t fingerprint, instance;
-    uint32_t quota;                  /* batches a rank may have in work */
-    uint64_t capacity_bytes;         /* the same in bytes: what HELLO says */
-    uint32_t grants_max, outbox_max; /* of each link */
+    uint32_t quota;          /* batches a rank may have in work */
+    uint64_t capacity_bytes; /* the same in bytes: what HELLO says */
+    uint32_t grants_max;     /* of each link */
+    int queue_messages;      /* of each link */
     int wake_fd;
     struct crash_record *crashes;
     struct batch_pool *pool;
@@ -71,7 +65,7 @@ struct server {
 /* One message for this link. */
 void link_on_message(struct server *server, struct link *link, const struct net_message *message,
                      int64_t now_ns);
-/* HELLO, PING, silence; grants that waited for a batch, parts that waited for the socket. */
+/* HELLO, PING, silence; grants that waited for a batch. */
 void link_on_time(struct server *server, struct link *link, int64_t now_ns);
 void link_on_disconnect(struct server *server, struct link *link, int64_t now_ns);
 /* A part, NACK or RETURN that work has finished. */

@@ -1,6 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One rank's session, seen from the producer: DESIGN.md section 9. A failed send is a session that
- * ends by itself. */
+/*
+ * One rank's session, seen from the producer: DESIGN.md section 9.
+ *
+ * What settles a lease (parts, NACK, RETURN) goes out in order or not at all. A link's queue holds
+ * more than a live session can have on its way (server.c), so a message that it does not take means
+ * that the connection is gone or its peer has not read for long, and the session ends. The rest
+ * (HELLO, PING, PONG, LEAVE) is repeated or covered by a timer, and may be lost.
+ */
 #include <inttypes.h>
 #include <stdio.h>
 
@@ -11,13 +17,18 @@
 #define HELLO_INTERVAL_NS (1 * NS_PER_S)
 #define PING_INTERVAL_NS  (250 * NS_PER_MS)
 
-/* Control messages that the socket does not take are lost: every one of them is repeated or covered
- * by a timer. */
 static bool send_message(struct link *link, const struct msg *msg)
 {
     uint8_t bytes[MSG_BYTES_MAX];
     const size_t count = msg_encode(msg, bytes);
     return net_send(link->socket, 0, bytes, count, NULL) == OK;
+}
+
+static void send_if_possible(struct link *link, const struct msg *msg)
+{
+    if (!send_message(link, msg)) {
+        log_debug("rank %u: %s not sent", link->rank->rank, msg_type_name(msg->type));
+    }
 }
 
 static void say_hello(struct server *server, struct link *link, int64_t now_ns)
@@ -37,18 +48,13 @@ static void say_hello(struct server *server, struct link *link, int64_t now_ns)
         msg.hello.streams[s].digest = index_digest(index);
         msg.hello.streams[s].classes = index_classes(index);
     }
-    send_message(link, &msg);
+    send_if_possible(link, &msg);
     link->hello_ns = now_ns + HELLO_INTERVAL_NS;
 }
 
-static void clear_queues(struct server *server, struct link *link)
+static void drop_work(struct server *server, struct link *link)
 {
     link->pending_count = 0;
-    while (link->outbox_count > 0) {
-        batch_unref(link->outbox[link->outbox_first].batch);
-        link->outbox_first = (link->outbox_first + 1) % server->outbox_max;
-        link->outbox_count--;
-    }
     work_drop(server->work, link->rank->rank);
     link->generation++;
 }
@@ -59,7 +65,7 @@ void link_drop(struct server *server, struct link *link, const char *why, int64_
         log_info("session with rank %u ended: %s", link->rank->rank, why);
         link->attempt++;
     }
-    clear_queues(server, link);
+    drop_work(server, link);
     link->state = LINK_HELLO;
     link->session = 0;
     link->hello_ns = now_ns;
@@ -108,36 +114,43 @@ static void on_reject(struct server *server, struct link *link, const struct msg
     }
 }
 
-static void send_lease_message(struct link *link, enum msg_type type, uint32_t lease)
+/* A message whose loss the rank would never learn of. */
+static void send_or_drop(struct server *server, struct link *link, const struct msg *msg)
 {
-    const struct msg msg = {.type = type, .session = link->session, .lease = {.lease = lease}};
-    if (!send_message(link, &msg)) {
-        log_debug("rank %u: %s not sent", link->rank->rank, msg_type_name(type));
+    if (!send_message(link, msg)) {
+        link_drop(server, link, "its queue is full or its connection gone", clock_now_ns());
     }
 }
 
-static void send_nack(struct link *link, const struct msg_nack *nack)
+static void send_return(struct server *server, struct link *link, uint32_t lease)
 {
-    const struct msg msg = {.type = MSG_NACK, .session = link->session, .nack = *nack};
+    send_or_drop(
+        server, link,
+        &(struct msg){.type = MSG_RETURN, .session = link->session, .lease = {.lease = lease}});
+}
+
+static void send_nack(struct server *server, struct link *link, const struct msg_nack *nack)
+{
     log_warn("rank %u: lease %u refused: %s", link->rank->rank, nack->lease, nack->text);
-    send_message(link, &msg);
+    send_or_drop(server, link,
+                 &(struct msg){.type = MSG_NACK, .session = link->session, .nack = *nack});
 }
 
 static void on_grant(struct server *server, struct link *link, const struct msg_grant *grant)
 {
     struct msg_nack nack;
     if (!work_check_grant(server->work, grant, &nack)) {
-        send_nack(link, &nack);
+        send_nack(server, link, &nack);
         return;
     }
     if (server->leaving) {
-        send_lease_message(link, MSG_RETURN, grant->lease);
+        send_return(server, link, grant->lease);
         return;
     }
     if (link->pending_count == server->grants_max) {
         nack.code = NACK_RESOURCE;
         snprintf(nack.text, sizeof(nack.text), "more than %u grants at once", server->grants_max);
-        send_nack(link, &nack);
+        send_nack(server, link, &nack);
         return;
     }
     const uint32_t at = (link->pending_first + link->pending_count) % server->grants_max;
@@ -173,14 +186,14 @@ static void answer_ping(struct server *server, struct link *link, const struct m
                              .ping = {.seq = ping->ping.seq,
                                       .samples_done = progress.samples_done,
                                       .oldest_age_ns = progress.oldest_age_ns}};
-    send_message(link, &pong);
+    send_if_possible(link, &pong);
 }
 
 static void on_done(struct server *server, struct link *link, const struct msg *msg)
 {
     const struct msg bye = {.type = MSG_BYE, .session = msg->session};
-    send_message(link, &bye);
-    clear_queues(server, link);
+    send_if_possible(link, &bye);
+    drop_work(server, link);
     link->state = LINK_OVER;
 }
 
@@ -193,7 +206,7 @@ static void on_session_message(struct server *server, struct link *link, const s
         break;
     case MSG_CANCEL:
         if (cancel_pending(server, link, msg->lease.lease)) {
-            send_lease_message(link, MSG_RETURN, msg->lease.lease);
+            send_return(server, link, msg->lease.lease);
         } else {
             work_cancel(server->work, link->rank->rank, link->generation, msg->lease.lease);
         }
@@ -235,11 +248,11 @@ void link_on_message(struct server *server, struct link *link, const struct net_
 
 /* ---- sending ---- */
 
-static enum status send_part(struct link *link, const struct outgoing *part, int64_t ready_ns)
+static void send_part(struct server *server, struct link *link, const struct work_result *part)
 {
     struct msg msg = {.type = MSG_DATA, .session = link->session, .data = part->data};
     if (msg.data.last) {
-        msg.data.send_ns = (uint64_t)(clock_now_ns() - ready_ns);
+        msg.data.send_ns = (uint64_t)(clock_now_ns() - part->ready_ns);
     }
     uint8_t head[MSG_BYTES_MAX];
     const size_t count = msg_encode(&msg, head);
@@ -247,29 +260,10 @@ static enum status send_part(struct link *link, const struct outgoing *part, int
                                   .count = part->data.length,
                                   .release = batch_release,
                                   .context = part->batch};
-    return net_send(link->socket, 0, head, count, &body);
-}
-
-static void flush_outbox(struct server *server, struct link *link, int64_t now_ns)
-{
-    while (link->outbox_count > 0) {
-        if (send_part(link, &link->outbox[link->outbox_first], now_ns) != OK) {
-            return;
-        }
-        link->outbox_first = (link->outbox_first + 1) % server->outbox_max;
-        link->outbox_count--;
+    if (net_send(link->socket, 0, head, count, &body) != OK) {
+        batch_unref(part->batch);
+        link_drop(server, link, "its queue is full or its connection gone", clock_now_ns());
     }
-}
-
-static void send_or_keep(struct server *server, struct link *link, const struct work_result *result)
-{
-    const struct outgoing part = {.data = result->data, .batch = result->batch};
-    if (link->outbox_count == 0 && send_part(link, &part, clock_now_ns()) == OK) {
-        return;
-    }
-    CHECK(link->outbox_count < server->outbox_max);
-    link->outbox[(link->outbox_first + link->outbox_count) % server->outbox_max] = part;
-    link->outbox_count++;
 }
 
 void link_send_result(struct server *server, struct link *link, const struct work_result *result)
@@ -282,13 +276,13 @@ void link_send_result(struct server *server, struct link *link, const struct wor
     }
     switch (result->kind) {
     case WORK_PART:
-        send_or_keep(server, link, result);
+        send_part(server, link, result);
         break;
     case WORK_NACK:
-        send_nack(link, &result->nack);
+        send_nack(server, link, &result->nack);
         break;
     case WORK_RETURNED:
-        send_lease_message(link, MSG_RETURN, result->nack.lease);
+        send_return(server, link, result->nack.lease);
         break;
     }
 }
@@ -339,19 +333,18 @@ void link_on_time(struct server *server, struct link *link, int64_t now_ns)
     if (now_ns >= link->ping_ns) {
         const struct msg ping = {
             .type = MSG_PING, .session = link->session, .ping = {.seq = ++link->ping_seq}};
-        send_message(link, &ping);
+        send_if_possible(link, &ping);
         link->ping_ns = now_ns + PING_INTERVAL_NS;
     }
     if (link->pending_count > 0) {
         submit_pending(server, link, now_ns);
     }
-    flush_outbox(server, link, now_ns);
 }
 
 void link_leave(struct server *server, struct link *link)
 {
     if (link->state == LINK_LIVE) {
         const struct msg leave = {.type = MSG_LEAVE, .session = link->session};
-        send_message(link, &leave);
+        send_if_possible(link, &leave);
     }
 }

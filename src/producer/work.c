@@ -23,10 +23,15 @@ void work_push_result(struct work *work, enum work_result_kind kind, struct orde
 {
     CHECK(work->results_count < work->results_max);
     const uint32_t at = (work->results_first + work->results_count) % work->results_max;
-    work->results[at] =
-        (struct result){.kind = kind, .order = order, .serial = order->serial, .part = part};
+    work->results[at] = (struct result){.kind = kind,
+                                        .order = order,
+                                        .serial = order->serial,
+                                        .part = part,
+                                        .ready_ns = clock_now_ns()};
     work->results_count++;
-    eventfd_write(work->options.wake_fd, 1);
+    if (work->results_count == 1) { /* else the server is awake and takes it with the others */
+        eventfd_write(work->options.wake_fd, 1);
+    }
 }
 
 /* ---- orders ---- */
@@ -321,6 +326,7 @@ bool work_take(struct work *work, struct work_result *out)
         }
         found = true;
         out->kind = result.kind;
+        out->ready_ns = result.ready_ns;
         out->rank = order->rank;
         out->generation = order->generation;
         out->batch = NULL;

@@ -76,6 +76,7 @@ enum work_result_kind { WORK_PART, WORK_NACK, WORK_RETURNED };
 struct work_result {
     enum work_result_kind kind;
     uint32_t rank, generation;
+    int64_t ready_ns; /* when it was put here */
     struct msg_data
         data; /* WORK_PART: everything but send_ns; bytes at batch->bytes + data.offset */
     struct batch *batch;  /* WORK_PART: a reference that is now the caller's */

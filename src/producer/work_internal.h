@@ -70,6 +70,7 @@ struct result {
     struct order *order;
     uint64_t serial;
     uint32_t part;
+    int64_t ready_ns;
 };
 
 struct work {
