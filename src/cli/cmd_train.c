@@ -26,7 +26,10 @@ static const char USAGE[] =
     "  --local-rank N         number of this rank among those of its host\n"
     "  OPTION                 see headrace run --help\n";
 
-enum { LOCAL_RANK_MAX = 63 };
+enum {
+    LOCAL_RANK_MAX = 63,
+    CAUSE_S_MAX = 10, /* a failed job ends within seconds, whatever peer_timeout is */
+};
 
 struct rank {
     struct member member;
@@ -206,6 +209,17 @@ static void leave(struct rank *rank, bool good)
     }
 }
 
+/* A peer that is gone is likely the consequence of a failure elsewhere, which the coordinator tells
+ * within the time that anybody may be silent. The links stay open, or the next rank would have
+ * its own consequence to tell. */
+static void await_cause(struct rank *rank, const struct err *err)
+{
+    const double silence_s = rank->member.config.peer_timeout_s;
+    const double wait_s = silence_s < CAUSE_S_MAX ? silence_s : CAUSE_S_MAX;
+    log_info("%s; waiting up to %.1f s for the job's own reason", err->message, wait_s);
+    train_watch_await(rank->watch, (int64_t)(wait_s * (double)NS_PER_S));
+}
+
 static int run_rank(struct rank *rank, struct err *err)
 {
     bool stopped = false;
@@ -214,6 +228,9 @@ static int run_rank(struct rank *rank, struct err *err)
     if (status == ERR_CANCELLED && rank->self == NULL) {
         log_info("stopped before the job began");
         status = OK;
+    }
+    if (status == ERR_PEER_GONE && rank->watch != NULL) {
+        await_cause(rank, err);
     }
     struct err job_err = {0};
     const bool job_failed = rank->watch != NULL && train_watch_stop(&rank->watch, &code, &job_err);

@@ -23,6 +23,7 @@ enum { GRACE_MS = 500 }; /* the agent waits a second before it sends signals */
 struct train_watch {
     struct coord_client *coord;
     int signal_fd, quit_fd;
+    int failed_fd; /* eventfd: `failed` is set */
     pthread_t thread;
     int signals; /* heard so far; the watcher's own */
 
@@ -50,6 +51,12 @@ enum status train_watch_signals(int *fd_out, struct err *err)
     }
     *fd_out = fd;
     return OK;
+}
+
+static void raise_flag(int fd)
+{
+    const uint64_t one = 1;
+    CHECK(write(fd, &one, sizeof(one)) == (ssize_t)sizeof(one));
 }
 
 /* ---- ending the main thread's waits ---- */
@@ -93,29 +100,24 @@ static bool has_failed(struct train_watch *watch)
     return failed;
 }
 
-static void on_failure(struct train_watch *watch, const struct coord_event *event)
+/* The first one stands. */
+static void set_failed(struct train_watch *watch, int code, enum status status, const char *text)
 {
     CHECK(pthread_mutex_lock(&watch->mutex) == 0);
     if (!watch->failed) {
         watch->failed = true;
-        watch->code = event->code;
-        (void)err_set(&watch->err, ERR_PEER_GONE, "%s", event->text);
+        watch->code = code;
+        (void)err_set(&watch->err, status, "%s", text);
     }
     CHECK(pthread_mutex_unlock(&watch->mutex) == 0);
+    raise_flag(watch->failed_fd);
     end_waits(watch);
 }
 
 /* Nobody has begun: what the main thread waits for (data, other ranks) need not come any more. */
 static void on_early_stop(struct train_watch *watch)
 {
-    CHECK(pthread_mutex_lock(&watch->mutex) == 0);
-    if (!watch->failed) {
-        watch->failed = true;
-        watch->code = EXIT_OK;
-        (void)err_set(&watch->err, ERR_CANCELLED, "the job was stopped before its first step");
-    }
-    CHECK(pthread_mutex_unlock(&watch->mutex) == 0);
-    end_waits(watch);
+    set_failed(watch, EXIT_OK, ERR_CANCELLED, "the job was stopped before its first step");
 }
 
 /* ---- events ---- */
@@ -127,7 +129,7 @@ static void read_events(struct train_watch *watch)
         switch (event.kind) {
         case COORD_EVENT_FAIL:
         case COORD_EVENT_LOST:
-            on_failure(watch, &event);
+            set_failed(watch, event.code, ERR_PEER_GONE, event.text);
             break;
         case COORD_EVENT_STOP_AT:
             if (event.step == 0) {
@@ -177,7 +179,28 @@ static void *run(void *context)
     return NULL;
 }
 
+void train_watch_await(struct train_watch *watch, int64_t timeout_ns)
+{
+    struct pollfd fd = {.fd = watch->failed_fd, .events = POLLIN};
+    const int64_t deadline_ns = clock_now_ns() + timeout_ns;
+    int64_t left_ns = timeout_ns;
+    while (left_ns > 0 && poll(&fd, 1, (int)(left_ns / NS_PER_MS + 1)) <= 0) {
+        left_ns = deadline_ns - clock_now_ns();
+    }
+}
+
 /* ---- start and stop ---- */
+
+static void free_watch(struct train_watch *watch)
+{
+    if (watch->quit_fd >= 0) {
+        CHECK(close(watch->quit_fd) == 0);
+    }
+    if (watch->failed_fd >= 0) {
+        CHECK(close(watch->failed_fd) == 0);
+    }
+    free(watch);
+}
 
 enum status train_watch_start(struct coord_client *coord, int signal_fd, struct train_watch **out,
                               struct err *err)
@@ -189,15 +212,16 @@ enum status train_watch_start(struct coord_client *coord, int signal_fd, struct 
     watch->coord = coord;
     watch->signal_fd = signal_fd;
     watch->quit_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    if (watch->quit_fd < 0) {
-        free(watch);
-        return err_errno(err, ERR_RESOURCE, "eventfd of the watcher");
+    watch->failed_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (watch->quit_fd < 0 || watch->failed_fd < 0) {
+        const enum status status = err_errno(err, ERR_RESOURCE, "eventfds of the watcher");
+        free_watch(watch);
+        return status;
     }
     CHECK(pthread_mutex_init(&watch->mutex, NULL) == 0);
     const enum status status = thread_start("hr-watch", run, watch, &watch->thread, err);
     if (status != OK) {
-        CHECK(close(watch->quit_fd) == 0);
-        free(watch);
+        free_watch(watch);
         return status;
     }
     *out = watch;
@@ -207,17 +231,15 @@ enum status train_watch_start(struct coord_client *coord, int signal_fd, struct 
 bool train_watch_stop(struct train_watch **watch, int *code_out, struct err *err)
 {
     struct train_watch *w = *watch;
-    const uint64_t one = 1;
-    CHECK(write(w->quit_fd, &one, sizeof(one)) == (ssize_t)sizeof(one));
+    raise_flag(w->quit_fd);
     CHECK(pthread_join(w->thread, NULL) == 0);
     const bool failed = w->failed;
     if (failed) {
         *code_out = w->code;
         *err = w->err;
     }
-    CHECK(close(w->quit_fd) == 0);
     CHECK(pthread_mutex_destroy(&w->mutex) == 0);
-    free(w);
+    free_watch(w);
     *watch = NULL;
     return failed;
 }

@@ -30,6 +30,9 @@ MUST_USE enum status train_watch_start(struct coord_client *coord, int signal_fd
 void train_watch_attach(struct train_watch *watch, struct feed *feed,
                         const struct coll_ops *coll_ops, struct coll *coll);
 
+/* Waits until the job is known to have failed, at most so long. */
+void train_watch_await(struct train_watch *watch, int64_t timeout_ns);
+
 /* Joins the thread, before what is attached is freed. True: the job has failed, or was stopped
  * before it began (ERR_CANCELLED); *code_out is what to exit with and err why. */
 bool train_watch_stop(struct train_watch **watch, int *code_out, struct err *err);

@@ -140,6 +140,21 @@ class Jobs(unittest.TestCase):
         for host in cluster.exit_codes():
             self.assertIn("local rank 0 was killed by signal 9", cluster.failure(host))
 
+    def test_the_cause_is_told_and_not_what_it_brought_about(self):
+        cluster = self.cluster("--peer-timeout-s", "10", epochs=1000)
+        self.wait_training(cluster)
+        # Nobody can tell of the rank's death while its agent sleeps; rank 0 sees its link close.
+        agent = cluster.members("run")["algo-3"][0]
+        os.kill(agent, signal.SIGSTOP)
+        os.kill(cluster.members("train")["algo-3"][0], signal.SIGKILL)
+        cluster.wait_for("algo-1.* ring: rank 1 ")
+        time.sleep(4)  # a consequence told now would be the job's reason 2 s later
+        self.assertEqual(cluster.find("the job failed"), [], cluster.output())
+        os.kill(agent, signal.SIGCONT)
+        self.finish(cluster, 69, 30)
+        for host in ("algo-1", "algo-2", "algo-3", "algo-4"):
+            self.assertIn("local rank 0 was killed by signal 9", cluster.failure(host))
+
     def test_sigterm_stops_at_one_step_and_the_resumed_job_ends_as_if_nothing_had_been(self):
         changes = {"epochs": 12, "trainer": {"name": "reference"}}
         undisturbed = self.cluster(**changes)
