@@ -492,6 +492,13 @@ uint64_t index_bucket_digest(const struct index *index, uint32_t bucket)
     return index->view.header->buckets[bucket];
 }
 
+void index_buckets(const struct index *index, uint32_t out[INDEX_BUCKETS])
+{
+    for (uint32_t i = 0; i < INDEX_BUCKETS; i++) {
+        out[i] = (uint32_t)index->view.header->buckets[i];
+    }
+}
+
 const char *index_place(const struct index *index)
 {
     return index->place;

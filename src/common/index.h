@@ -15,6 +15,7 @@
 #define HEADRACE_COMMON_INDEX_H
 
 #include "common/err.h"
+#include "common/limits.h"
 
 struct index; /* opaque */
 
@@ -59,15 +60,17 @@ uint64_t index_class_samples(const struct index *index, uint32_t label);
 /* sample < index_samples. */
 void index_get(const struct index *index, uint64_t sample, struct index_entry *out);
 
-/* The data-set digest over names, sizes and labels (not over the bytes), and its 64 bucket digests.
- */
-enum { INDEX_BUCKETS = 64 };
+/* The data-set digest over names, sizes and labels (not over the bytes), and its bucket digests. */
 uint64_t index_digest(const struct index *index);
 uint64_t index_bucket_digest(const struct index *index, uint32_t bucket);
 
+/* The low halves of all bucket digests: what producers and ranks tell each other, enough to find
+ * out where two data sets differ. */
+void index_buckets(const struct index *index, uint32_t out[INDEX_BUCKETS]);
 /* Says in a line of at most `size` bytes how this data set differs from another one with these
- * bucket digests: which buckets, and samples of ours that lie in the first of them. */
-void index_describe_difference(const struct index *index, const uint64_t other[INDEX_BUCKETS],
+ * buckets: which of them, and of the first one the sample that only we have, if one alone makes the
+ * difference, or some of those in which it may lie. */
+void index_describe_difference(const struct index *index, const uint32_t other[INDEX_BUCKETS],
                                char *out, size_t size);
 
 /* The file that holds the index; "" when neither place could be written and it is in memory only.

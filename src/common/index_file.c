@@ -108,16 +108,21 @@ static uint64_t hash_words(const uint64_t *words, size_t count)
     return hash64(words, count * WORD_BYTES); /* little-endian, see the assertion above */
 }
 
+uint64_t index_sample_hash(const struct index_view *view, uint64_t sample)
+{
+    const char *path = index_view_text(view, INDEX_SAMPLE_PATH, sample);
+    const uint64_t record[] = {hash64(path, strlen(path)), view->array[INDEX_SAMPLE_BYTES][sample],
+                               view->array[INDEX_SAMPLE_LABEL][sample]};
+    return hash_words(record, ARRAY_LEN(record));
+}
+
 /* Fills the header's digest and bucket digests from the arrays. */
 static void set_digests(struct index_header *header, const struct index_view *view)
 {
     memset(header->buckets, 0, sizeof(header->buckets));
     for (uint64_t i = 0; i < header->sample_count; i++) {
-        const char *path = index_view_text(view, INDEX_SAMPLE_PATH, i);
-        const uint64_t path_hash = hash64(path, strlen(path));
-        const uint64_t record[] = {path_hash, view->array[INDEX_SAMPLE_BYTES][i],
-                                   view->array[INDEX_SAMPLE_LABEL][i]};
-        header->buckets[path_hash % INDEX_BUCKETS] += hash_words(record, ARRAY_LEN(record));
+        const uint32_t bucket = index_bucket_of(index_view_text(view, INDEX_SAMPLE_PATH, i));
+        header->buckets[bucket] += index_sample_hash(view, i);
     }
     uint64_t classes = 0;
     for (uint64_t i = 0; i < header->class_count; i++) {

@@ -98,7 +98,8 @@ uint64_t index_file_bytes(const struct index_header *counts);
 /* Writes the file at out, which has index_file_bytes() and is aligned to 8. */
 void index_file_write(const struct index_parts *parts, void *out);
 
-/* The bucket that a sample's path belongs to. */
+/* The bucket that a sample's path belongs to, and what the sample adds to its bucket's digest. */
 uint32_t index_bucket_of(const char *path);
+uint64_t index_sample_hash(const struct index_view *view, uint64_t sample);
 
 #endif

@@ -99,21 +99,31 @@ bool index_note(const struct index *index, uint32_t i, char *out, size_t size)
     return false;
 }
 
-/* Up to three of our samples that belong to a bucket. */
-static void append_bucket_samples(const struct index *index, uint32_t bucket, struct line *line)
+/* Some of our samples that belong to a bucket, or the one that alone makes its digest another by
+ * `surplus` (of the low halves). */
+static void append_bucket_samples(const struct index *index, uint32_t bucket, uint32_t surplus,
+                                  struct line *line)
 {
+    const struct index_view *view = index_view_of(index);
+    struct line some = *line;
     uint64_t count = 0;
     for (uint64_t i = 0; i < index_samples(index); i++) {
-        struct index_entry entry;
-        index_get(index, i, &entry);
-        if (index_bucket_of(entry.path) != bucket) {
+        const char *path = index_view_text(view, INDEX_SAMPLE_PATH, i);
+        if (index_bucket_of(path) != bucket) {
             continue;
         }
+        if ((uint32_t)index_sample_hash(view, i) == surplus) {
+            append(line, " (only here: ");
+            append_name(line, path);
+            append(line, ")");
+            return;
+        }
         if (count++ < 3) {
-            append(line, "%s", count == 1 ? " (here it has " : ", ");
-            append_name(line, entry.path);
+            append(&some, "%s", count == 1 ? " (here it has " : ", ");
+            append_name(&some, path);
         }
     }
+    *line = some;
     if (count > 3) {
         append(line, ", ...: %" PRIu64 ")", count);
     } else {
@@ -121,13 +131,14 @@ static void append_bucket_samples(const struct index *index, uint32_t bucket, st
     }
 }
 
-void index_describe_difference(const struct index *index, const uint64_t other[INDEX_BUCKETS],
+void index_describe_difference(const struct index *index, const uint32_t other[INDEX_BUCKETS],
                                char *out, size_t size)
 {
     struct line line = {.at = out, .size = size};
-    uint32_t differing[INDEX_BUCKETS], count = 0;
+    uint32_t ours[INDEX_BUCKETS], differing[INDEX_BUCKETS], count = 0;
+    index_buckets(index, ours);
     for (uint32_t i = 0; i < INDEX_BUCKETS; i++) {
-        if (index_bucket_digest(index, i) != other[i]) {
+        if (ours[i] != other[i]) {
             differing[count++] = i;
         }
     }
@@ -135,8 +146,9 @@ void index_describe_difference(const struct index *index, const uint64_t other[I
         append(&line, "all buckets are equal: only the class lists can differ");
         return;
     }
-    append(&line, "%" PRIu32 " of %d buckets differ: %" PRIu32, count, INDEX_BUCKETS, differing[0]);
-    append_bucket_samples(index, differing[0], &line);
+    const uint32_t first = differing[0];
+    append(&line, "%" PRIu32 " of %d buckets differ: %" PRIu32, count, INDEX_BUCKETS, first);
+    append_bucket_samples(index, first, ours[first] - other[first], &line);
     for (uint32_t i = 1; i < count; i++) {
         append(&line, ", %" PRIu32, differing[i]);
     }

@@ -28,6 +28,7 @@ enum {
     FILE_BYTES_MAX = 1 << 28,   /* one sample */
     TARGET_SIDE_MAX = 4096,     /* of a crop */
     SUBST_MAX = 64,             /* substitutions named in one DATA message */
+    INDEX_BUCKETS = 64,         /* bucket digests of a data set; part of its index's format */
 };
 
 #endif

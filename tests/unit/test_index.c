@@ -7,6 +7,7 @@
 #include <sys/un.h>
 #include <sys/wait.h>
 
+#include "common/index_file.h"
 #include "common/rng.h"
 #include "support/suite.h"
 #include "support/tree.h"
@@ -488,11 +489,12 @@ START_TEST(a_difference_is_narrowed_down_to_buckets)
     }
     struct index *ours = open_of("d", NULL);
     struct index *theirs = open_of("e", NULL);
-    uint64_t buckets[INDEX_BUCKETS];
+    uint32_t buckets[INDEX_BUCKETS];
     uint32_t differing = 0;
+    index_buckets(theirs, buckets);
     for (uint32_t i = 0; i < INDEX_BUCKETS; i++) {
-        buckets[i] = index_bucket_digest(theirs, i);
-        differing += buckets[i] != index_bucket_digest(ours, i);
+        ck_assert_uint_eq(buckets[i], (uint32_t)index_bucket_digest(theirs, i));
+        differing += index_bucket_digest(theirs, i) != index_bucket_digest(ours, i);
     }
     ck_assert_uint_eq(differing, 1);
     char text[512];
@@ -503,6 +505,34 @@ START_TEST(a_difference_is_narrowed_down_to_buckets)
     ck_assert_uint_eq(strlen(text), 9);
     index_describe_difference(theirs, buckets, text, sizeof(text));
     ck_assert_str_eq(text, "all buckets are equal: only the class lists can differ");
+    index_free(&ours);
+    index_free(&theirs);
+}
+END_TEST
+
+START_TEST(the_one_sample_that_others_lack_is_named)
+{
+    for (int i = 0; i < 500; i++) {
+        char path[32];
+        snprintf(path, sizeof(path), "d/a/%03d.jpg", i);
+        put(path, 1);
+        path[0] = 'e';
+        if (i != 123) {
+            put(path, 1);
+        }
+    }
+    struct index *ours = open_of("d", NULL);
+    struct index *theirs = open_of("e", NULL);
+    uint32_t buckets[INDEX_BUCKETS];
+    char text[512], wanted[128];
+    index_buckets(theirs, buckets);
+    index_describe_difference(ours, buckets, text, sizeof(text));
+    snprintf(wanted, sizeof(wanted), "1 of 64 buckets differ: %u (only here: 'a/123.jpg')",
+             index_bucket_of("a/123.jpg"));
+    ck_assert_str_eq(text, wanted);
+    index_buckets(ours, buckets);
+    index_describe_difference(theirs, buckets, text, sizeof(text));
+    ck_assert_msg(strstr(text, "(here it has 'a/") != NULL, "%s", text);
     index_free(&ours);
     index_free(&theirs);
 }
@@ -759,6 +789,7 @@ int main(void)
     tcase_add_test(tc, equal_class_lists_give_the_same_digest);
     tcase_add_test(tc, the_digest_is_of_names_sizes_and_labels);
     tcase_add_test(tc, a_difference_is_narrowed_down_to_buckets);
+    tcase_add_test(tc, the_one_sample_that_others_lack_is_named);
     tcase_add_test(tc, an_index_is_taken_while_nothing_changes);
     tcase_add_test(tc, a_change_is_noticed);
     tcase_add_test(tc, a_data_set_that_was_just_changing_is_not_trusted);
