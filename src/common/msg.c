@@ -37,7 +37,9 @@ _Static_assert(ENVELOPE_BYTES + MSG_HELLO_FIXED_BYTES + STREAMS_MAX * MSG_HELLO_
                        HOST_BYTES_MAX <=
                    MSG_BYTES_MAX,
                "the largest HELLO fits");
-_Static_assert(ENVELOPE_BYTES + 64 + TEXT_BYTES_MAX <= MSG_BYTES_MAX, "a message with a text fits");
+_Static_assert(ENVELOPE_BYTES + MSG_REJECT_FIXED_BYTES + INDEX_BUCKETS * 4 + TEXT_BYTES_MAX <=
+                   MSG_BYTES_MAX,
+               "the largest REJECT fits, and with it all others with a text");
 
 static bool known(uint32_t type)
 {

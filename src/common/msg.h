@@ -36,9 +36,10 @@ struct msg_hello { /* the only message without a session */
     uint32_t stream_count;
     struct {
         uint64_t samples;
-        uint64_t digest;    /* of the data set: names, sizes, labels */
-        uint32_t classes;   /* 0: no labels; a rank has no data of its own to count them in */
-    } streams[STREAMS_MAX]; /* in the roster's order */
+        uint64_t digest;  /* of the data set: names, sizes, labels */
+        uint32_t classes; /* 0: no labels; a rank has no data of its own to count them in */
+        uint32_t buckets[INDEX_BUCKETS]; /* low halves of its bucket digests */
+    } streams[STREAMS_MAX];              /* in the roster's order */
 };
 
 struct msg_welcome {
@@ -61,6 +62,9 @@ struct msg_reject {
     uint32_t code;     /* enum reject_code */
     uint64_t instance; /* of the HELLO it answers, else 0 */
     uint32_t attempt;
+    uint32_t stream;                 /* DATA: the one that differs, when */
+    uint32_t bucket_count;           /* is INDEX_BUCKETS; else 0: not known, or another code */
+    uint32_t buckets[INDEX_BUCKETS]; /* of the data set that it should have */
     char text[TEXT_BYTES_MAX];
 };
 
@@ -142,9 +146,9 @@ struct msg {
 /* "HELLO", ...; "unknown" for what is no message. */
 const char *msg_type_name(enum msg_type type);
 
-/* The largest encoding of any message, without DATA's second frame: DATA with SUBST_MAX
- * substitutions (asserted in msg.c). */
-enum { MSG_BYTES_MAX = 2048 };
+/* The largest encoding of any message, without DATA's second frame: HELLO with STREAMS_MAX streams
+ * (asserted in msg.c). */
+enum { MSG_BYTES_MAX = 3072 };
 
 /* Writes a message's (header) frame; out has room for MSG_BYTES_MAX. Returns its length. Values out
  * of range are a mistake of ours (CHECK); a text too long for its field is cut. */

@@ -32,12 +32,13 @@ void msg_get_ping(struct wire_reader *r, struct msg *out);
 void msg_put_text(struct wire_writer *w, const struct msg *msg); /* LEAVE, DONE, BYE */
 void msg_get_text(struct wire_reader *r, struct msg *out);
 
-/* Payload bytes of the largest DATA and HELLO, for the assertion about MSG_BYTES_MAX. */
+/* Payload bytes of the largest DATA, HELLO and REJECT, for the assertions about MSG_BYTES_MAX. */
 enum {
     MSG_DATA_FIXED_BYTES = 104,
     MSG_SUBSTITUTION_BYTES = 24,
     MSG_HELLO_FIXED_BYTES = 48,
-    MSG_HELLO_STREAM_BYTES = 24,
+    MSG_HELLO_STREAM_BYTES = 24 + INDEX_BUCKETS * 4,
+    MSG_REJECT_FIXED_BYTES = 32,
 };
 
 #endif

@@ -5,6 +5,20 @@
 
 #include "common/msg_codec.h"
 
+static void put_buckets(struct wire_writer *w, const uint32_t *buckets, uint32_t count)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        wire_put32(w, buckets[i]);
+    }
+}
+
+static void get_buckets(struct wire_reader *r, uint32_t *buckets, uint32_t count)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        buckets[i] = wire_get32(r, "bucket");
+    }
+}
+
 void msg_put_hello(struct wire_writer *w, const struct msg *msg)
 {
     const struct msg_hello *hello = &msg->hello;
@@ -21,6 +35,7 @@ void msg_put_hello(struct wire_writer *w, const struct msg *msg)
         wire_put64(w, hello->streams[i].digest);
         wire_put32(w, hello->streams[i].classes);
         wire_put32(w, 0);
+        put_buckets(w, hello->streams[i].buckets, INDEX_BUCKETS);
     }
     wire_put_text(w, hello->host, HOST_BYTES_MAX);
 }
@@ -41,6 +56,7 @@ void msg_get_hello(struct wire_reader *r, struct msg *out)
         hello->streams[i].digest = wire_get64(r, "digest");
         hello->streams[i].classes = wire_get32(r, "classes");
         wire_get32_in(r, "reserved", 0, 0);
+        get_buckets(r, hello->streams[i].buckets, INDEX_BUCKETS);
     }
     /* A name is compared, so it is refused where a text for people would be mended. */
     const uint8_t *host = wire_get_bytes(r, "host", host_bytes);
@@ -75,7 +91,12 @@ void msg_put_reject(struct wire_writer *w, const struct msg *msg)
     wire_put32(w, reject->attempt);                                      /*  8 */
     wire_put32_in(w, reject->code, REJECT_UNKNOWN_SESSION, REJECT_FULL); /* 12 */
     wire_put32(w, wire_text_bytes(reject->text, TEXT_BYTES_MAX));        /* 16 */
-    wire_put32(w, 0);                                                    /* 20 */
+    wire_put32_in(w, reject->stream, 0, STREAMS_MAX - 1);                /* 20 */
+    CHECK(reject->bucket_count == 0 ||
+          (reject->bucket_count == INDEX_BUCKETS && reject->code == REJECT_DATA));
+    wire_put32(w, reject->bucket_count); /* 24 */
+    wire_put32(w, 0);                    /* 28 */
+    put_buckets(w, reject->buckets, reject->bucket_count);
     wire_put_text(w, reject->text, TEXT_BYTES_MAX);
 }
 
@@ -87,6 +108,15 @@ void msg_get_reject(struct wire_reader *r, struct msg *out)
     reject->attempt = wire_get32(r, "attempt");
     reject->code = wire_get32_in(r, "code", REJECT_UNKNOWN_SESSION, REJECT_FULL);
     const uint32_t text_bytes = wire_get32(r, "text_bytes");
+    reject->stream = wire_get32_in(r, "stream", 0, STREAMS_MAX - 1);
+    reject->bucket_count = wire_get32_in(r, "bucket_count", 0, INDEX_BUCKETS);
     wire_get32_in(r, "reserved", 0, 0);
+    if (reject->bucket_count != 0 &&
+        (reject->bucket_count != INDEX_BUCKETS || reject->code != REJECT_DATA)) {
+        wire_fault(r, "bucket_count: got %u, allowed 0 or, for code %d, %d", reject->bucket_count,
+                   REJECT_DATA, INDEX_BUCKETS);
+        return;
+    }
+    get_buckets(r, reject->buckets, reject->bucket_count);
     wire_get_text(r, "text", text_bytes, reject->text, TEXT_BYTES_MAX);
 }

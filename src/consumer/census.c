@@ -32,6 +32,7 @@ bool census_add(struct census *census, const struct msg_hello *hello)
         entry->facts[i] = (struct data_facts){.samples = hello->streams[i].samples,
                                               .digest = hello->streams[i].digest,
                                               .classes = hello->streams[i].classes};
+        memcpy(entry->buckets[i], hello->streams[i].buckets, sizeof(entry->buckets[i]));
     }
     return true;
 }
@@ -84,15 +85,31 @@ enum census_state census_state(const struct census *census, char text[TEXT_BYTES
     return census->count >= census->expected && census->count > 0 ? CENSUS_AGREED : CENSUS_WAITING;
 }
 
-bool census_turns_away(const struct census *census, const struct msg_hello *hello)
+bool census_turns_away(const struct census *census, const struct msg_hello *hello,
+                       struct msg_reject *out)
 {
     const struct census_entry *self = find(census, hello);
-    if (self == NULL) {
+    const struct census_entry *other = NULL; /* the first that differs */
+    uint32_t stream = 0;
+    uint32_t same = 0;
+    for (uint32_t i = 0; self != NULL && i < census->count; i++) {
+        const uint32_t differing = differing_stream(census, self, &census->entries[i]);
+        if (differing == census->stream_count) {
+            same++;
+        } else if (other == NULL) {
+            other = &census->entries[i];
+            stream = differing;
+        }
+    }
+    if (other == NULL || same > census->count / 2) {
         return false;
     }
-    uint32_t same = 0;
-    for (uint32_t i = 0; i < census->count; i++) {
-        same += differing_stream(census, self, &census->entries[i]) == census->stream_count;
-    }
-    return same < census->count && same <= census->count / 2;
+    *out = (struct msg_reject){.code = REJECT_DATA,
+                               .instance = hello->instance,
+                               .attempt = hello->attempt,
+                               .stream = stream,
+                               .bucket_count = INDEX_BUCKETS};
+    memcpy(out->buckets, other->buckets[stream], sizeof(out->buckets));
+    print_difference(census, self, other, stream, out->text);
+    return true;
 }

@@ -21,6 +21,7 @@ struct census_entry {
     char host[HOST_BYTES_MAX];
     uint32_t index;
     struct data_facts facts[STREAMS_MAX];
+    uint32_t buckets[STREAMS_MAX][INDEX_BUCKETS];
 };
 
 struct census {
@@ -42,7 +43,9 @@ enum census_state {
 /* text: who is there, or which two differ and in what. Empty facts when nobody spoke. */
 enum census_state census_state(const struct census *census, char text[TEXT_BYTES_MAX]);
 
-/* Is this producer one of those to turn away while data differ: all but a strict majority? */
-bool census_turns_away(const struct census *census, const struct msg_hello *hello);
+/* Is this producer one of those to turn away while data differ: all but a strict majority? Then
+ * *out is what it is told: how its data differ from another producer's, with that one's buckets. */
+bool census_turns_away(const struct census *census, const struct msg_hello *hello,
+                       struct msg_reject *out);
 
 #endif

@@ -192,11 +192,8 @@ static void on_early_hello(struct client *client, uint64_t peer, const struct ms
         hello->stream_count != options->stream_count) {
         return; /* not asked, or the scheduler will refuse it with the reason */
     }
-    struct msg_reject reject = {
-        .code = REJECT_DATA, .instance = hello->instance, .attempt = hello->attempt};
-    if (census_add(&client->census, hello) &&
-        census_state(&client->census, reject.text) == CENSUS_DIFFERS &&
-        census_turns_away(&client->census, hello)) {
+    struct msg_reject reject;
+    if (census_add(&client->census, hello) && census_turns_away(&client->census, hello, &reject)) {
         send_reject(client, peer, &reject);
     }
 }

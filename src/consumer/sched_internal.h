@@ -105,6 +105,8 @@ struct sched_step {
 struct sched_stream {
     bool fixed;
     struct sched_data_set data;
+    uint32_t bucket_count; /* INDEX_BUCKETS, or 0: nobody with these data has said HELLO yet */
+    uint32_t buckets[INDEX_BUCKETS];
     uint64_t base, announced, end; /* window: [base, min(base + slots, end)) */
     uint32_t waiting;              /* steps in the window that are not complete */
     struct sched_step *steps;      /* of gstep g: [g % slots] */

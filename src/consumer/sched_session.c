@@ -141,15 +141,33 @@ static uint32_t data_differs(const struct sched *sched, const struct msg_hello *
     return NONE;
 }
 
-static void data_text(const struct sched *sched, uint32_t stream, uint64_t samples, uint64_t digest,
-                      char out[TEXT_BYTES_MAX])
+/* What is fixed of a stream has no buckets (a checkpoint knows only the digest), so they are
+ * learnt from the first that has these very data. */
+static void data_learn_buckets(struct sched *sched, const struct msg_hello *hello)
 {
-    const struct sched_data_set *data = &sched->streams[stream].data;
-    (void)snprintf(out, TEXT_BYTES_MAX,
+    for (uint32_t i = 0; i < sched->options.stream_count; i++) {
+        struct sched_stream *s = &sched->streams[i];
+        if (s->fixed && s->bucket_count == 0) {
+            s->bucket_count = INDEX_BUCKETS;
+            memcpy(s->buckets, hello->streams[i].buckets, sizeof(s->buckets));
+        }
+    }
+}
+
+/* How a data set that a producer has differs from the stream's. */
+static void data_refuse(const struct sched *sched, uint32_t stream, uint64_t samples,
+                        uint64_t digest, struct msg_reject *out)
+{
+    const struct sched_stream *s = &sched->streams[stream];
+    out->code = REJECT_DATA;
+    out->stream = stream;
+    out->bucket_count = s->bucket_count;
+    memcpy(out->buckets, s->buckets, sizeof(out->buckets));
+    (void)snprintf(out->text, sizeof(out->text),
                    "stream %s: a data set of %" PRIu64 " samples with digest %016" PRIx64
                    ", but the job's has %" PRIu64 " with %016" PRIx64,
-                   sched->options.streams[stream].name, samples, digest, data->samples,
-                   data->digest);
+                   sched->options.streams[stream].name, samples, digest, s->data.samples,
+                   s->data.digest);
 }
 
 static uint64_t batch_bytes_max(const struct sched *sched)
@@ -162,53 +180,58 @@ static uint64_t batch_bytes_max(const struct sched *sched)
     return max;
 }
 
-/* What is wrong with a HELLO by itself: 0, or a reject_code and its text. */
-static uint32_t hello_wrong(const struct sched *sched, const struct msg_hello *hello,
-                            char text[TEXT_BYTES_MAX])
+/* Is something wrong with a HELLO by itself? Then *out says what. */
+static bool hello_wrong(const struct sched *sched, const struct msg_hello *hello,
+                        struct msg_reject *out)
 {
     if (hello->job != sched->options.job && !sched_lacks(sched, SCHED_MUTANT_ANY_JOB)) {
-        (void)snprintf(text, TEXT_BYTES_MAX, "job %016" PRIx64 ", but this is job %016" PRIx64,
-                       hello->job, sched->options.job);
-        return REJECT_JOB;
+        out->code = REJECT_JOB;
+        (void)snprintf(out->text, sizeof(out->text),
+                       "job %016" PRIx64 ", but this is job %016" PRIx64, hello->job,
+                       sched->options.job);
+        return true;
     }
     if (hello->fingerprint != sched->options.fingerprint &&
         !sched_lacks(sched, SCHED_MUTANT_ANY_FINGERPRINT)) {
-        (void)snprintf(text, TEXT_BYTES_MAX,
+        out->code = REJECT_FINGERPRINT;
+        (void)snprintf(out->text, sizeof(out->text),
                        "decode fingerprint %016" PRIx64 ", but the job's is %016" PRIx64
                        ": other versions of the program or its picture libraries",
                        hello->fingerprint, sched->options.fingerprint);
-        return REJECT_FINGERPRINT;
+        return true;
     }
     if (hello->stream_count != sched->options.stream_count) {
-        (void)snprintf(text, TEXT_BYTES_MAX, "%u streams, but the job has %u", hello->stream_count,
-                       sched->options.stream_count);
-        return REJECT_DATA;
+        out->code = REJECT_DATA;
+        (void)snprintf(out->text, sizeof(out->text), "%u streams, but the job has %u",
+                       hello->stream_count, sched->options.stream_count);
+        return true;
     }
     const uint32_t differs = data_differs(sched, hello);
     if (differs != NONE && !sched_lacks(sched, SCHED_MUTANT_ANY_DATA)) {
-        data_text(sched, differs, hello->streams[differs].samples, hello->streams[differs].digest,
-                  text);
-        return REJECT_DATA;
+        data_refuse(sched, differs, hello->streams[differs].samples, hello->streams[differs].digest,
+                    out);
+        return true;
     }
     if (hello->capacity_bytes < batch_bytes_max(sched)) {
-        (void)snprintf(text, TEXT_BYTES_MAX,
+        out->code = REJECT_FULL;
+        (void)snprintf(out->text, sizeof(out->text),
                        "room for %" PRIu64 " bytes, but one batch has %" PRIu64,
                        hello->capacity_bytes, batch_bytes_max(sched));
-        return REJECT_FULL;
+        return true;
     }
-    return 0;
+    return false;
 }
 
+/* reject: its code and text, and what belongs to the code. */
 static void hello_reject(struct sched *sched, uint64_t peer, const struct msg_hello *hello,
-                         uint32_t code, const char *text)
+                         struct msg_reject *reject)
 {
-    struct msg_reject reject = {
-        .code = code, .instance = hello->instance, .attempt = hello->attempt};
-    (void)snprintf(reject.text, sizeof(reject.text), "%s", text);
-    sched_say_reject(sched, peer, &reject);
-    if (!sched_say_refused_before(sched, peer, code)) {
+    reject->instance = hello->instance;
+    reject->attempt = hello->attempt;
+    sched_say_reject(sched, peer, reject);
+    if (!sched_say_refused_before(sched, peer, reject->code)) {
         sched_say_text(sched, SCHED_LOG, NULL, "%s/%u: turned away: %s", hello->host, hello->index,
-                       text);
+                       reject->text);
     }
 }
 
@@ -287,13 +310,13 @@ static bool hello_replaces(struct sched *sched, const struct sched_producer *pro
     struct sched_session *old = &sched->sessions[producer->session];
     if (producer->instance != hello->instance &&
         !sched_lacks(sched, SCHED_MUTANT_INSTANCE_TAKES_OVER)) {
-        char text[TEXT_BYTES_MAX];
-        (void)snprintf(text, sizeof(text),
+        struct msg_reject reject = {.code = REJECT_DUPLICATE};
+        (void)snprintf(reject.text, sizeof(reject.text),
                        "another instance, %016" PRIx64 ", was heard %" PRId64
                        " ms ago for this host and index; this one is %016" PRIx64,
                        producer->instance, (sched->now_ns - old->heard_ns) / 1000000,
                        hello->instance);
-        hello_reject(sched, peer, hello, REJECT_DUPLICATE, text);
+        hello_reject(sched, peer, hello, &reject);
         return false;
     }
     if (sched_lacks(sched, SCHED_MUTANT_ATTEMPT_WAITS)) {
@@ -316,12 +339,12 @@ static bool hello_is_stale(const struct sched *sched, const struct sched_produce
 static void on_hello(struct sched *sched, uint64_t peer, const struct msg_hello *hello,
                      uint64_t fresh)
 {
-    char text[TEXT_BYTES_MAX];
-    const uint32_t code = hello_wrong(sched, hello, text);
-    if (code != 0) {
-        hello_reject(sched, peer, hello, code, text);
+    struct msg_reject reject = {0};
+    if (hello_wrong(sched, hello, &reject)) {
+        hello_reject(sched, peer, hello, &reject);
         return;
     }
+    data_learn_buckets(sched, hello);
     struct sched_producer *producer = producer_get(sched, hello);
     if (producer != NULL &&
         (hello_is_stale(sched, producer, hello) || hello_repeated(sched, producer, peer, hello) ||
@@ -330,7 +353,8 @@ static void on_hello(struct sched *sched, uint64_t peer, const struct msg_hello 
     }
     struct sched_session *session = session_get(sched);
     if (producer == NULL || session == NULL) {
-        hello_reject(sched, peer, hello, REJECT_FULL, "no room for another session");
+        reject = (struct msg_reject){.code = REJECT_FULL, .text = "no room for another session"};
+        hello_reject(sched, peer, hello, &reject);
         return;
     }
     session_begin(sched, session, producer, peer, hello, fresh);
@@ -343,9 +367,9 @@ void sched_session_check_data(struct sched *sched, struct sched_session *session
         session->said[stream].digest == data->digest) {
         return;
     }
-    struct msg_reject reject = {.refused = session->id, .code = REJECT_DATA};
-    data_text(sched, stream, session->said[stream].samples, session->said[stream].digest,
-              reject.text);
+    struct msg_reject reject = {.refused = session->id};
+    data_refuse(sched, stream, session->said[stream].samples, session->said[stream].digest,
+                &reject);
     sched_say_reject(sched, session->peer, &reject);
     sched_session_end(sched, session, false, reject.text);
 }

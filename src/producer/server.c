@@ -385,8 +385,8 @@ static enum status serve(struct server *server, struct err *err)
     return status;
 }
 
-/* One life: from the index to the end of serving, or to the wish to begin anew with another index.
- */
+/* One life: from the index to the end of serving, or to the wish to begin anew with another index;
+ * *err is then why. */
 static enum status live_once(const struct server_options *options, const volatile bool *stop,
                              struct verdicts *verdicts, bool rebuild, bool *again_out,
                              struct err *err)
@@ -416,6 +416,9 @@ static enum status live_once(const struct server_options *options, const volatil
         status = serve(&server, err);
     }
     *again_out = status == OK && server.reindex;
+    if (*again_out) {
+        (void)err_set(err, ERR_CONFIG, "%s", server.difference);
+    }
     tear_down(&server);
     return status;
 }
@@ -437,9 +440,9 @@ enum status server_run(const struct server_options *options, const volatile bool
             return OK;
         }
         if (clock_now_ns() > deadline_ns) {
-            return err_set(err, ERR_CONFIG,
-                           "%s: still another data set than the job's after join_timeout_s (%g s)",
-                           options->host, options->config->join_timeout_s);
+            return err_prefix(
+                err, "%s: still another data set than the job's after join_timeout_s (%g s)",
+                options->host, options->config->join_timeout_s);
         }
         log_info("indexing again in %d ms: the data may still be being copied", REINDEX_PAUSE_MS);
         usleep(REINDEX_PAUSE_MS * 1000);

@@ -60,6 +60,7 @@ struct server {
     uint32_t bad_named;           /* samples found bad here */
     bool leaving;                 /* asked to stop: finishes what it has */
     bool reindex;                 /* refused for its data set: begins anew */
+    char difference[2 * TEXT_BYTES_MAX]; /* and why, for people */
 };
 
 /* One message for this link. */

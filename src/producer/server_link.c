@@ -47,6 +47,7 @@ static void say_hello(struct server *server, struct link *link, int64_t now_ns)
         msg.hello.streams[s].samples = index_samples(index);
         msg.hello.streams[s].digest = index_digest(index);
         msg.hello.streams[s].classes = index_classes(index);
+        index_buckets(index, msg.hello.streams[s].buckets);
     }
     send_if_possible(link, &msg);
     link->hello_ns = now_ns + HELLO_INTERVAL_NS;
@@ -96,6 +97,19 @@ static void on_welcome(struct server *server, struct link *link, const struct ms
     log_info("serving rank %u at %s:%u", link->rank->rank, link->rank->address, link->rank->port);
 }
 
+/* Where our data differ from what the rank wants, as far as it can say. */
+static void note_difference(struct server *server, const struct msg_reject *reject)
+{
+    const size_t size = sizeof(server->difference);
+    snprintf(server->difference, size, "%s", reject->text);
+    if (reject->bucket_count > 0 && reject->stream < server->stream_count) {
+        char text[TEXT_BYTES_MAX];
+        index_describe_difference(server->indexes[reject->stream], reject->buckets, text,
+                                  sizeof(text));
+        snprintf(server->difference, size, "%s; %s", reject->text, text);
+    }
+}
+
 static void on_reject(struct server *server, struct link *link, const struct msg_reject *reject,
                       int64_t now_ns)
 {
@@ -107,7 +121,8 @@ static void on_reject(struct server *server, struct link *link, const struct msg
         return; /* the answer to an older HELLO */
     }
     if (reject->code == REJECT_DATA) {
-        log_warn("rank %u turned this producer away: %s", link->rank->rank, reject->text);
+        note_difference(server, reject);
+        log_warn("rank %u turned this producer away: %s", link->rank->rank, server->difference);
         server->reindex = true;
     } else if (reject->code != REJECT_UNKNOWN_SESSION) {
         log_warn("rank %u refused this producer: %s", link->rank->rank, reject->text);

@@ -26,7 +26,7 @@ struct producer_fake {
     struct producer_fake_options options;
     pthread_t thread;
     atomic_bool stop, done_heard;
-    atomic_uint parts, rejects;
+    atomic_uint parts, rejects, wanted;
     struct net *net;
     struct net_socket *socket;
     uint64_t session, random;
@@ -69,6 +69,7 @@ static void say_hello(struct producer_fake *p, int64_t now_ns)
         msg.hello.streams[i].samples = p->options.streams[i].plan->samples;
         msg.hello.streams[i].digest = p->options.digest;
         msg.hello.streams[i].classes = p->options.classes;
+        msg.hello.streams[i].buckets[0] = (uint32_t)p->options.streams[i].plan->samples;
         capacity += 16 * p->options.streams[i].layout->bytes;
     }
     msg.hello.capacity_bytes = capacity;
@@ -87,6 +88,9 @@ static void drop_session(struct producer_fake *p)
 static void on_reject(struct producer_fake *p, const struct msg_reject *reject)
 {
     if (reject->code == REJECT_DATA) {
+        if (reject->bucket_count > 0) {
+            atomic_store(&p->wanted, reject->buckets[0]);
+        }
         atomic_fetch_add(&p->rejects, 1);
     }
     if (reject->refused != 0 && reject->refused == p->session) {
@@ -347,6 +351,11 @@ uint32_t producer_fake_parts(const struct producer_fake *producer)
 uint32_t producer_fake_rejects(const struct producer_fake *producer)
 {
     return atomic_load(&producer->rejects);
+}
+
+uint32_t producer_fake_wanted(const struct producer_fake *producer)
+{
+    return atomic_load(&producer->wanted);
 }
 
 bool producer_fake_heard_done(const struct producer_fake *producer)

@@ -39,6 +39,8 @@ void producer_fake_stop(struct producer_fake **producer);
 /* Any time. */
 uint32_t producer_fake_parts(const struct producer_fake *producer);   /* sent */
 uint32_t producer_fake_rejects(const struct producer_fake *producer); /* REJECT_DATA heard */
+/* Bucket 0 of the last REJECT_DATA that had buckets. HELLO has the stream's samples there. */
+uint32_t producer_fake_wanted(const struct producer_fake *producer);
 bool producer_fake_heard_done(const struct producer_fake *producer);
 
 #endif

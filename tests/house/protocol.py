@@ -34,7 +34,7 @@ MESSAGES = [
 
 # A read of a field: its kind and its name.
 READ = re.compile(r'\bwire_get(8|16|32|64|_text|_bytes)(?:_in)?\(r, "(\w+)"|\bget_name\(r, "(\w+)"'
-                  r'|\b(get_durations|get_roster_rank|get_roster_stream|get_value)\(r')
+                  r'|\b(get_durations|get_roster_rank|get_roster_stream|get_value|get_buckets)\(r')
 
 
 def function_body(text, name):

@@ -222,6 +222,33 @@ class Jobs(unittest.TestCase):
         self.finish(cluster)
         self.assertTrue(self.report(cluster)["stopped"])
 
+    # ---- other data ----
+
+    def test_a_producer_with_other_data_is_told_where_and_joins_when_they_are_right(self):
+        copy = self.copy_of_the_pictures()
+        folder = sorted(os.listdir(os.path.join(copy, "train")))[1]
+        picture = os.path.join(copy, "train", folder, sorted(os.listdir(os.path.join(copy, "train", folder)))[3])
+        surplus = os.path.join(copy, "train", folder, "surplus.jpg")
+        shutil.copy(picture, surplus)
+        cluster = self.cluster(epochs=100000, trainer={"name": "synthetic", "step_ms": 20})
+        self.wait_training(cluster)
+        address = cluster.find(r"serving rank 0 at (127\.[\d.]+):(\d+)")[0]
+        serve = [BINARY, "serve", "--connect", f"{address.group(1)}:{int(address.group(2)) - 1}", "--data-root", copy]
+        where = rf"stream train: .*; 1 of 64 buckets differ: \d+ \(only here: '{folder}/surplus\.jpg'\)"
+        hopeless = Process([*serve, "--join-timeout-s", "1"])
+        self.addCleanup(hopeless.kill)
+        self.assertEqual(hopeless.wait(), 78, hopeless.output())
+        self.assertRegex(hopeless.lines[-1], "still another data set than the job's.*" + where)
+        patient = Process(serve)
+        self.addCleanup(patient.kill)
+        patient.wait_for(r"rank \d turned this producer away: " + where)
+        self.assertRegex(cluster.output(), "turned away: stream train: a data set of")
+        os.remove(surplus)
+        patient.wait_for("serving rank", 2)
+        os.killpg(cluster.pid, signal.SIGINT)
+        self.finish(cluster)
+        self.assertEqual(patient.wait(30), 0, patient.output())
+
     # ---- bad input ----
 
     def copy_of_the_pictures(self):

@@ -194,6 +194,9 @@ void producer_hello(struct world *w, struct proc *p)
     if (p->kind == OTHER_DATA) {
         h->streams[0].digest++;
     }
+    for (uint32_t i = 0; i < w->stream_count; i++) {
+        h->streams[i].buckets[0] = (uint32_t)h->streams[i].digest;
+    }
     (void)send(w, p, &msg, 0);
     p->hello_sent = true;
 }
@@ -322,6 +325,9 @@ static void on_reject(struct world *w, struct proc *p, const struct msg *msg)
     w->counts->rejects++;
     const struct msg_reject *r = &msg->reject;
     w->counts->duplicates_refused += r->code == REJECT_DUPLICATE;
+    if (r->bucket_count > 0 && r->buckets[0] != (uint32_t)w->streams[r->stream].data.digest) {
+        sim_fail(w, "a REJECT has the buckets of another data set than the rank wants");
+    }
     const bool mine = r->refused != 0 && r->refused == p->session;
     const bool any = r->refused != 0 && p->session != 0 && sim_lacks(w, SIM_MUTANT_REJECT_OF_ANY);
     if ((mine && !sim_lacks(w, SIM_MUTANT_REJECT_IGNORED)) || any) {

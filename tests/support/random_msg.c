@@ -24,6 +24,13 @@ static void random_text(struct random_state *random, size_t least, char *out, si
     out[count] = '\0';
 }
 
+static void random_buckets(struct random_state *random, uint32_t buckets[INDEX_BUCKETS])
+{
+    for (uint32_t i = 0; i < INDEX_BUCKETS; i++) {
+        buckets[i] = random_u32(random, 0, UINT32_MAX);
+    }
+}
+
 static void random_hello(struct random_state *random, struct msg_hello *hello)
 {
     hello->job = random_u64(random);
@@ -37,6 +44,7 @@ static void random_hello(struct random_state *random, struct msg_hello *hello)
         hello->streams[i].samples = random_in(random, 1, UINT64_MAX);
         hello->streams[i].digest = random_u64(random);
         hello->streams[i].classes = random_u32(random, 0, UINT32_MAX);
+        random_buckets(random, hello->streams[i].buckets);
     }
     random_text(random, 1, hello->host, HOST_BYTES_MAX);
 }
@@ -101,6 +109,11 @@ struct msg random_msg(struct random_state *random, enum msg_type type)
         msg.reject.code = random_u32(random, REJECT_UNKNOWN_SESSION, REJECT_FULL);
         msg.reject.instance = random_u64(random);
         msg.reject.attempt = random_u32(random, 0, UINT32_MAX);
+        if (msg.reject.code == REJECT_DATA && random_u64(random) % 4 != 0) {
+            msg.reject.stream = random_u32(random, 0, STREAMS_MAX - 1);
+            msg.reject.bucket_count = INDEX_BUCKETS;
+            random_buckets(random, msg.reject.buckets);
+        }
         random_text(random, 0, msg.reject.text, TEXT_BYTES_MAX);
         break;
     case MSG_GRANT:
@@ -142,7 +155,9 @@ static bool hello_equal(const struct msg_hello *a, const struct msg_hello *b)
     for (uint32_t i = 0; equal && i < a->stream_count; i++) {
         equal = a->streams[i].samples == b->streams[i].samples &&
                 a->streams[i].digest == b->streams[i].digest &&
-                a->streams[i].classes == b->streams[i].classes;
+                a->streams[i].classes == b->streams[i].classes &&
+                memcmp(a->streams[i].buckets, b->streams[i].buckets,
+                       sizeof(a->streams[i].buckets)) == 0;
     }
     return equal;
 }
@@ -186,6 +201,9 @@ bool msg_equal(const struct msg *a, const struct msg *b)
     case MSG_REJECT:
         return a->reject.refused == b->reject.refused && a->reject.code == b->reject.code &&
                a->reject.instance == b->reject.instance && a->reject.attempt == b->reject.attempt &&
+               a->reject.stream == b->reject.stream &&
+               a->reject.bucket_count == b->reject.bucket_count &&
+               memcmp(a->reject.buckets, b->reject.buckets, sizeof(a->reject.buckets)) == 0 &&
                strcmp(a->reject.text, b->reject.text) == 0;
     case MSG_GRANT:
         return grant_equal(&a->grant, &b->grant);

@@ -190,6 +190,8 @@ START_TEST(producers_with_different_data_are_turned_away_and_both_named)
     ck_assert_ptr_nonnull(strstr(err.message, "algo-2/0"));
     ck_assert_uint_gt(producer_fake_rejects(rig.producers[0]), 0);
     ck_assert_uint_gt(producer_fake_rejects(rig.producers[1]), 0);
+    ck_assert_uint_eq(producer_fake_wanted(rig.producers[0]), RIG_SAMPLES - 1);
+    ck_assert_uint_eq(producer_fake_wanted(rig.producers[1]), RIG_SAMPLES);
     rig_close(&rig);
     free(other.scratch);
 }

@@ -130,7 +130,14 @@ START_TEST(unknown_values_are_refused_by_name)
     struct msg reject = random_msg(&random, MSG_REJECT);
     refused(&reject, p + 12, REJECT_FULL + 1, 4, "REJECT: code: got 8, allowed 1 to 7");
     refused(&reject, p + 16, UINT32_MAX, 4, "REJECT: text: 4294967295 bytes, allowed up to 511");
-    refused(&reject, p + 20, 1, 4, "REJECT: reserved");
+    refused(&reject, p + 20, STREAMS_MAX, 4, "REJECT: stream: got 8, allowed 0 to 7");
+    refused(&reject, p + 28, 1, 4, "REJECT: reserved");
+    refused(&reject, p + 24, INDEX_BUCKETS + 1, 4, "REJECT: bucket_count: got 65");
+    refused(&reject, p + 24, 63, 4, "REJECT: bucket_count: got 63, allowed 0 or, for code 5, 64");
+    reject.reject.code = REJECT_DATA;
+    reject.reject.bucket_count = INDEX_BUCKETS;
+    refused(&reject, p + 12, REJECT_FULL, 4, "REJECT: bucket_count: got 64");
+    refused(&reject, p + 24, 0, 4, "REJECT: ");
 
     const struct msg grant = random_msg(&random, MSG_GRANT);
     refused(&grant, p, 0, 4, "GRANT: lease: got 0");
@@ -216,6 +223,18 @@ START_TEST(the_largest_messages_fit)
     data.data.substitution_count = SUBST_MAX;
     uint8_t frame[MSG_BYTES_MAX];
     ck_assert_uint_eq(msg_encode(&data, frame), 24 + 104 + 64 * 24 + 8);
+    struct msg hello = random_msg(&random, MSG_HELLO);
+    hello.hello.stream_count = STREAMS_MAX;
+    for (uint32_t i = 0; i < STREAMS_MAX; i++) {
+        hello.hello.streams[i].samples = 1;
+    }
+    memset(hello.hello.host, 'h', HOST_BYTES_MAX - 1);
+    ck_assert_uint_eq(msg_encode(&hello, frame), 24 + 48 + 8 * (24 + 256) + 255 + 8);
+    struct msg reject = random_msg(&random, MSG_REJECT);
+    reject.reject.code = REJECT_DATA;
+    reject.reject.bucket_count = INDEX_BUCKETS;
+    memset(reject.reject.text, 't', TEXT_BYTES_MAX - 1);
+    ck_assert_uint_eq(msg_encode(&reject, frame), 24 + 32 + 256 + 511 + 8);
 }
 END_TEST
 

@@ -89,7 +89,7 @@ static struct msg hello(const char *host, uint64_t instance, uint32_t attempt)
                                 .fingerprint = PRINT,
                                 .capacity_bytes = 100 * BATCH,
                                 .stream_count = 1,
-                                .streams[0] = {.samples = 50, .digest = 11}}};
+                                .streams[0] = {.samples = 50, .digest = 11, .buckets[3] = 33}}};
     strncpy(msg.hello.host, host, HOST_BYTES_MAX - 1);
     return msg;
 }
@@ -297,6 +297,29 @@ START_TEST(another_data_set_is_turned_away)
     send(2, &other);
     ck_assert_uint_eq(sent(MSG_REJECT, 0)->msg.reject.code, REJECT_DATA);
     ck_assert_uint_eq(sent(MSG_REJECT, 0)->msg.reject.attempt, 2);
+}
+END_TEST
+
+/* The buckets are those of the first producer with the right data: not known before, and not those
+ * of the one that is turned away. */
+START_TEST(another_data_set_is_answered_with_the_right_buckets)
+{
+    open_stream();
+    struct msg other = hello("algo-2", 5, 1);
+    other.hello.streams[0].digest = 12;
+    other.hello.streams[0].buckets[3] = 34;
+    send(2, &other);
+    ck_assert_uint_eq(sent(MSG_REJECT, 0)->msg.reject.code, REJECT_DATA);
+    ck_assert_uint_eq(sent(MSG_REJECT, 0)->msg.reject.bucket_count, 0);
+    join(1, "algo-1");
+    forget();
+    send(2, &other);
+    const struct msg_reject *reject = &sent(MSG_REJECT, 0)->msg.reject;
+    ck_assert_uint_eq(reject->code, REJECT_DATA);
+    ck_assert_uint_eq(reject->stream, 0);
+    ck_assert_uint_eq(reject->bucket_count, INDEX_BUCKETS);
+    ck_assert_uint_eq(reject->buckets[3], 33);
+    ck_assert_uint_eq(reject->buckets[4], 0);
 }
 END_TEST
 
@@ -645,6 +668,7 @@ int main(void)
     tcase_add_test(tc, a_repeated_hello_gets_the_same_session);
     tcase_add_test(tc, an_unknown_session_is_told_so_by_name);
     tcase_add_test(tc, another_data_set_is_turned_away);
+    tcase_add_test(tc, another_data_set_is_answered_with_the_right_buckets);
     tcase_add_test(tc, starving_ends_the_job_and_says_who_was_seen);
     tcase_add_test(tc, a_hello_that_does_not_fit_is_turned_away);
     tcase_add_test(tc, attempts_go_up_and_instances_wait_for_each_other);
