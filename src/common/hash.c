@@ -4,8 +4,13 @@
 
 #include <string.h>
 
+#ifdef HR_XXH_DISPATCH /* the library chooses by the CPU, up to AVX-512 */
+#define XXH_STATIC_LINKING_ONLY
+#include <xxh_x86dispatch.h>
+#else
 #define XXH_INLINE_ALL
 #include <xxhash.h>
+#endif
 
 /* Copied and hashed in pieces that stay in the first-level cache between the two. */
 enum { PIECE_BYTES = 16384 };

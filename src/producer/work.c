@@ -233,7 +233,7 @@ enum status work_submit(struct work *work, const struct work_order *given)
     order_plan_rows(order);
     write_gaps(&stream->layout, order->batch->bytes);
     order_finish_padding(work, order);
-    pthread_cond_broadcast(&work->may_read);
+    pthread_cond_signal(&work->may_read);
     pthread_mutex_unlock(&work->lock);
     return OK;
 }
@@ -507,6 +507,7 @@ enum status work_new(const struct work_options *options, struct work **out, stru
     work->options = *options;
     pthread_mutex_init(&work->lock, NULL);
     pthread_cond_init(&work->may_read, NULL);
+    pthread_cond_init(&work->may_go_on, NULL);
     pthread_cond_init(&work->may_decode, NULL);
     /* Each decoder has a sample in hand and one waiting, each reader one under way. */
     work->claim_count = 2 * options->threads + options->read_threads;
@@ -542,6 +543,7 @@ static void stop_threads(struct work *work)
     pthread_mutex_lock(&work->lock);
     work->stopping = true;
     pthread_cond_broadcast(&work->may_read);
+    pthread_cond_broadcast(&work->may_go_on);
     pthread_cond_broadcast(&work->may_decode);
     pthread_mutex_unlock(&work->lock);
     for (uint32_t i = 0; i < work->threads_started; i++) {
@@ -589,6 +591,7 @@ void work_free(struct work **given)
     free(work->samples_done);
     bad_set_free(&work->bad);
     pthread_cond_destroy(&work->may_read);
+    pthread_cond_destroy(&work->may_go_on);
     pthread_cond_destroy(&work->may_decode);
     pthread_mutex_destroy(&work->lock);
     free(work);

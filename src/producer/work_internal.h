@@ -84,8 +84,10 @@ struct work {
     uint32_t threads_started;
 
     pthread_mutex_t lock;
-    pthread_cond_t may_read;   /* a row to read and a free claim; a free buffer */
+    pthread_cond_t may_read;  /* for readers: a row to read, a free claim, and decoders near want */
+    pthread_cond_t may_go_on; /* for a reader in the middle of a claim: a big buffer is free */
     pthread_cond_t may_decode; /* a claim that was read */
+    uint32_t ahead;            /* claims that are being or have been read, not yet decoded */
     bool stopping;
     uint64_t serial;
     struct order *orders;

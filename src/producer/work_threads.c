@@ -111,6 +111,18 @@ static bool has_too_many_substitutes(const struct order *order)
     return count > SUBST_MAX;
 }
 
+/*
+ * A reader that runs goes on until it is as far ahead as there are claims; one that sleeps is woken
+ * only when decoders are near want, so that a sample does not cost a switch of threads. Then there
+ * is a free claim: decoders hold one each, and there are more than twice as many.
+ */
+static void wake_reader_if_low(struct work *work)
+{
+    if (work->ahead <= work->options.threads) {
+        pthread_cond_signal(&work->may_read);
+    }
+}
+
 /* Waits for something to read; NULL when stopping. */
 static struct claim *claim_next(struct work *work)
 {
@@ -138,6 +150,8 @@ static struct claim *claim_next(struct work *work)
         *claim = (struct claim){
             .state = CLAIM_READING, .order = order, .row = row, .since_ns = clock_now_ns()};
         order->queued_ns += (uint64_t)(claim->since_ns - order->submitted_ns);
+        work->ahead++;
+        wake_reader_if_low(work);
         return claim;
     }
     return NULL;
@@ -157,7 +171,7 @@ static struct read_buffer *take_buffer(struct work *work, size_t count)
                 return &work->buffers[i];
             }
         }
-        pthread_cond_wait(&work->may_read, &work->lock);
+        pthread_cond_wait(&work->may_go_on, &work->lock);
     }
     return NULL;
 }
@@ -171,7 +185,7 @@ static void pause_reading(struct work *work, int64_t pause_ns)
     until.tv_sec += at / NS_PER_S;
     until.tv_nsec = at % NS_PER_S;
     while (!work->stopping &&
-           pthread_cond_timedwait(&work->may_read, &work->lock, &until) != ETIMEDOUT) {
+           pthread_cond_timedwait(&work->may_go_on, &work->lock, &until) != ETIMEDOUT) {
     }
 }
 
@@ -205,11 +219,14 @@ static void end_claim(struct work *work, struct claim *claim)
 {
     if (claim->buffer != NULL) {
         claim->buffer->in_use = false;
+        if (claim->buffer->capacity > work->buffer_bytes) {
+            pthread_cond_broadcast(&work->may_go_on);
+        }
     }
     struct order *order = claim->order;
+    work->ahead -= claim->state != CLAIM_DECODING;
     claim->state = CLAIM_FREE;
     order_unpin(work, order);
-    pthread_cond_broadcast(&work->may_read);
 }
 
 /* With the lock held: a sample is bad; its row goes back to the readers for the next one on the
@@ -293,6 +310,8 @@ static struct claim *wait_for_read(struct work *work)
 {
     while (!work->stopping) {
         struct claim *claim = find_claim(work, CLAIM_READ);
+        work->ahead -= claim != NULL;
+        wake_reader_if_low(work);
         if (claim != NULL) {
             claim->state = CLAIM_DECODING;
             claim->order->rows[claim->row].state = ROW_DECODING;

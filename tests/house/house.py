@@ -28,7 +28,7 @@ VENDORS = {
                            "src/common/sm_env", "src/cli/cmd_env", "src/cli/report"),
     r"(jpeglib|jerror|turbojpeg)\.h": ("src/producer/image_jpeg", "src/cli/gen"),
     r"png\.h": ("src/producer/image_png",),
-    r"xxhash\.h": ("src/common/hash",),
+    r"(xxhash|xxh_x86dispatch)\.h": ("src/common/hash",),
     r"(cuda|nccl|nvml).*\.h": ("src/consumer/device_cuda", "src/consumer/coll_nccl", "src/consumer/cuda_api",
                                "src/consumer/nccl_api"),
 }
