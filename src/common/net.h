@@ -102,6 +102,8 @@ struct net_message {
 MUST_USE enum status net_receive(struct net_socket *socket, struct net_message *out,
                                  struct err *err);
 void net_message_fini(struct net_message *message);
+/* Where it came from, for people: the peer's numeric address without port; "" when not known. */
+void net_message_address(const struct net_message *message, char out[ADDR_BYTES_MAX]);
 
 enum net_event_kind { NET_CONNECTED, NET_DISCONNECTED, NET_HANDSHAKE_FAILED };
 /* Monitor events: hints, never truths; the oldest are dropped when many wait. ERR_AGAIN when there

@@ -534,6 +534,14 @@ void net_message_fini(struct net_message *message)
     message->head_count = message->body_count = 0;
 }
 
+void net_message_address(const struct net_message *message, char out[ADDR_BYTES_MAX])
+{
+    const zmq_msg_t *head = (const zmq_msg_t *)message->storage;
+    /* Documented in zmq_msg_gets(3); the name's macro is among the drafts. */
+    const char *address = zmq_msg_gets(head, "Peer-Address");
+    snprintf(out, ADDR_BYTES_MAX, "%s", address != NULL ? address : "");
+}
+
 /* ---- events ---- */
 
 static void keep_event(struct net_socket *socket, uint16_t event)

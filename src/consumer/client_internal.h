@@ -36,6 +36,7 @@ struct client_result {
 /* A HELLO that waits for the streams to be fixed. */
 struct held_hello {
     uint64_t peer;
+    char address[ADDR_BYTES_MAX];
     struct msg_hello hello;
 };
 

@@ -166,10 +166,19 @@ static void on_data(struct client *client, const struct net_message *message, co
     }
 }
 
-/* ---- HELLO before the streams are fixed ---- */
+/* ---- HELLO: kept before the streams are fixed ---- */
+
+static void give_hello(struct client *client, uint64_t peer, const char *address,
+                       const struct msg_hello *hello, int64_t now_ns)
+{
+    const struct sched_hello given = {
+        .peer = peer, .address = address, .msg = hello, .fresh = random_session()};
+    sched_on_hello(client->sched, &given, now_ns);
+}
 
 /* Keeps it, in the place of what the same producer said before. */
-static void hold(struct client *client, uint64_t peer, const struct msg_hello *hello)
+static void hold(struct client *client, uint64_t peer, const char *address,
+                 const struct msg_hello *hello)
 {
     uint32_t at = 0;
     while (at < client->held_count && (client->held[at].hello.index != hello->index ||
@@ -179,14 +188,17 @@ static void hold(struct client *client, uint64_t peer, const struct msg_hello *h
     if (at == client->options.sessions_max) {
         return; /* it will be told that there is no room when it says HELLO later */
     }
-    client->held[at] = (struct held_hello){.peer = peer, .hello = *hello};
+    struct held_hello *held = &client->held[at];
+    *held = (struct held_hello){.peer = peer, .hello = *hello};
+    snprintf(held->address, sizeof(held->address), "%s", address);
     client->held_count = at == client->held_count ? at + 1 : client->held_count;
 }
 
-static void on_early_hello(struct client *client, uint64_t peer, const struct msg_hello *hello)
+static void on_early_hello(struct client *client, uint64_t peer, const char *address,
+                           const struct msg_hello *hello)
 {
     const struct client_options *options = &client->options;
-    hold(client, peer, hello);
+    hold(client, peer, address, hello);
     if (!client->surveying || hello->job != options->job ||
         hello->fingerprint != options->fingerprint ||
         hello->stream_count != options->stream_count) {
@@ -201,11 +213,23 @@ static void on_early_hello(struct client *client, uint64_t peer, const struct ms
 void client_release_held(struct client *client, int64_t now_ns)
 {
     for (uint32_t i = 0; i < client->held_count; i++) {
-        const struct msg msg = {.type = MSG_HELLO, .hello = client->held[i].hello};
-        sched_on_message(client->sched, client->held[i].peer, &msg, random_session(), now_ns);
+        give_hello(client, client->held[i].peer, client->held[i].address, &client->held[i].hello,
+                   now_ns);
         client_act(client, now_ns);
     }
     client->held_count = 0;
+}
+
+static void on_hello(struct client *client, const struct net_message *message,
+                     const struct msg_hello *hello, int64_t now_ns)
+{
+    char address[ADDR_BYTES_MAX];
+    net_message_address(message, address);
+    if (client->fixed) {
+        give_hello(client, message->peer, address, hello, now_ns);
+    } else {
+        on_early_hello(client, message->peer, address, hello);
+    }
 }
 
 /* ---- all messages ---- */
@@ -235,11 +259,10 @@ static void on_message(struct client *client, const struct net_message *message,
         on_unreadable(client, message, &err, now_ns);
     } else if (msg.type == MSG_DATA) {
         on_data(client, message, &msg, now_ns);
-    } else if (msg.type == MSG_HELLO && !client->fixed) {
-        on_early_hello(client, message->peer, &msg.hello);
+    } else if (msg.type == MSG_HELLO) {
+        on_hello(client, message, &msg.hello, now_ns);
     } else {
-        const uint64_t fresh = msg.type == MSG_HELLO ? random_session() : 0;
-        sched_on_message(client->sched, message->peer, &msg, fresh, now_ns);
+        sched_on_message(client->sched, message->peer, &msg, now_ns);
     }
 }
 

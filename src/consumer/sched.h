@@ -63,10 +63,16 @@ void sched_consumed(struct sched *sched, uint32_t stream, int64_t now_ns);
 /* From now on: no grants; DONE to all sessions; BYE answers are awaited. */
 void sched_finish(struct sched *sched, int64_t now_ns);
 
-/* A message other than DATA from a connection. peer is never used again for another connection.
- * fresh is a random 64-bit number but 0, taken as the session's if one begins. */
-void sched_on_message(struct sched *sched, uint64_t peer, const struct msg *msg, uint64_t fresh,
-                      int64_t now_ns);
+/* A HELLO from a connection. peer is never used again for another connection. */
+struct sched_hello {
+    uint64_t peer;
+    const char *address;         /* it came from there, for people; "": not known. Copied */
+    const struct msg_hello *msg; /* borrowed for the call */
+    uint64_t fresh; /* a random 64-bit number but 0, taken as the session's if one begins */
+};
+void sched_on_hello(struct sched *sched, const struct sched_hello *hello, int64_t now_ns);
+/* A message other than HELLO and DATA. */
+void sched_on_message(struct sched *sched, uint64_t peer, const struct msg *msg, int64_t now_ns);
 
 struct sched_place {
     uint32_t stream, slot;

@@ -60,6 +60,7 @@ enum {
 
 struct sched_session {
     uint64_t id, peer; /* id 0: the record is free */
+    char address[ADDR_BYTES_MAX];
     uint32_t producer;
     uint32_t welcomes; /* given out, and not come back as failed */
     bool leaving;

@@ -223,29 +223,34 @@ static bool hello_wrong(const struct sched *sched, const struct msg_hello *hello
 }
 
 /* reject: its code and text, and what belongs to the code. */
-static void hello_reject(struct sched *sched, uint64_t peer, const struct msg_hello *hello,
+static void hello_reject(struct sched *sched, const struct sched_hello *hello,
                          struct msg_reject *reject)
 {
-    reject->instance = hello->instance;
-    reject->attempt = hello->attempt;
-    sched_say_reject(sched, peer, reject);
-    if (!sched_say_refused_before(sched, peer, reject->code)) {
-        sched_say_text(sched, SCHED_LOG, NULL, "%s/%u: turned away: %s", hello->host, hello->index,
-                       reject->text);
+    reject->instance = hello->msg->instance;
+    reject->attempt = hello->msg->attempt;
+    sched_say_reject(sched, hello->peer, reject);
+    if (!sched_say_refused_before(sched, hello->peer, reject->code)) {
+        sched_say_text(sched, SCHED_LOG, NULL, "%s/%u: turned away: %s", hello->msg->host,
+                       hello->msg->index, reject->text);
     }
 }
 
-static void session_begin(struct sched *sched, struct sched_session *session,
-                          struct sched_producer *producer, uint64_t peer,
-                          const struct msg_hello *hello, uint64_t fresh)
+static const char *address_text(const char *address)
 {
+    return address[0] != '\0' ? address : "an unknown address";
+}
+
+static void session_begin(struct sched *sched, struct sched_session *session,
+                          struct sched_producer *producer, const struct sched_hello *caller)
+{
+    const struct msg_hello *hello = caller->msg;
     const uint64_t left =
         sched_lacks(sched, SCHED_MUTANT_END_NO_CREDIT) ? session->in_flight_bytes : 0;
     const uint64_t cap = sched->options.session_bytes_max;
     const int64_t now_ns = sched->now_ns;
     *session = (struct sched_session){
-        .id = fresh,
-        .peer = peer,
+        .id = caller->fresh,
+        .peer = caller->peer,
         .producer = (uint32_t)(producer - sched->producers),
         .say = SAY_WELCOME | (sched_session_is_done(sched) ? SAY_DONE : 0),
         .bytes_max = hello->capacity_bytes < cap ? hello->capacity_bytes : cap,
@@ -255,24 +260,25 @@ static void session_begin(struct sched *sched, struct sched_session *session,
         .settled_ns = now_ns,
         .ping_ns = now_ns + sched->options.ping_interval_ns,
     };
+    (void)snprintf(session->address, sizeof(session->address), "%s", caller->address);
     for (uint32_t i = 0; i < sched->options.stream_count; i++) {
         session->said[i].samples = hello->streams[i].samples;
         session->said[i].digest = hello->streams[i].digest;
     }
-    sched->ids[index_of(sched, session)] = fresh;
+    sched->ids[index_of(sched, session)] = session->id;
     producer->instance = hello->instance;
     producer->attempt = hello->attempt;
-    producer->session_id = fresh;
+    producer->session_id = session->id;
     producer->session = index_of(sched, session);
     if (sched_lacks(sched, SCHED_MUTANT_FAILURES_FORGOTTEN)) {
         sched_lease_forgive(producer);
     }
     sched->stats.sessions_begun++;
     sched_say_text(sched, SCHED_SESSION_BEGAN, session,
-                   "%s/%u: session began (instance %016" PRIx64 ", attempt %u, %" PRIu64
+                   "%s/%u: session began (instance %016" PRIx64 " at %s, attempt %u, %" PRIu64
                    " bytes in flight at most)",
-                   producer->host, producer->index, hello->instance, hello->attempt,
-                   session->bytes_max);
+                   producer->host, producer->index, hello->instance, address_text(session->address),
+                   hello->attempt, session->bytes_max);
 }
 
 /* The answer to this very attempt was given already: it is given again. Also on another connection,
@@ -302,21 +308,22 @@ static bool hello_repeated(struct sched *sched, const struct sched_producer *pro
 
 /* Makes way for a new session of this producer. False: the old one goes on. */
 static bool hello_replaces(struct sched *sched, const struct sched_producer *producer,
-                           uint64_t peer, const struct msg_hello *hello)
+                           const struct sched_hello *hello)
 {
     if (producer->session == NONE) {
         return true;
     }
     struct sched_session *old = &sched->sessions[producer->session];
-    if (producer->instance != hello->instance &&
+    if (producer->instance != hello->msg->instance &&
         !sched_lacks(sched, SCHED_MUTANT_INSTANCE_TAKES_OVER)) {
         struct msg_reject reject = {.code = REJECT_DUPLICATE};
         (void)snprintf(reject.text, sizeof(reject.text),
-                       "another instance, %016" PRIx64 ", was heard %" PRId64
-                       " ms ago for this host and index; this one is %016" PRIx64,
-                       producer->instance, (sched->now_ns - old->heard_ns) / 1000000,
-                       hello->instance);
-        hello_reject(sched, peer, hello, &reject);
+                       "another instance, %016" PRIx64 " at %s, was heard %" PRId64
+                       " ms ago for this host and index; this one is %016" PRIx64 " at %s",
+                       producer->instance, address_text(old->address),
+                       (sched->now_ns - old->heard_ns) / 1000000, hello->msg->instance,
+                       address_text(hello->address));
+        hello_reject(sched, hello, &reject);
         return false;
     }
     if (sched_lacks(sched, SCHED_MUTANT_ATTEMPT_WAITS)) {
@@ -336,28 +343,29 @@ static bool hello_is_stale(const struct sched *sched, const struct sched_produce
            !sched_lacks(sched, SCHED_MUTANT_STALE_HELLO);
 }
 
-static void on_hello(struct sched *sched, uint64_t peer, const struct msg_hello *hello,
-                     uint64_t fresh)
+void sched_on_hello(struct sched *sched, const struct sched_hello *hello, int64_t now_ns)
 {
+    CHECK(hello->fresh != 0);
+    sched->now_ns = now_ns;
     struct msg_reject reject = {0};
-    if (hello_wrong(sched, hello, &reject)) {
-        hello_reject(sched, peer, hello, &reject);
+    if (hello_wrong(sched, hello->msg, &reject)) {
+        hello_reject(sched, hello, &reject);
         return;
     }
-    data_learn_buckets(sched, hello);
-    struct sched_producer *producer = producer_get(sched, hello);
-    if (producer != NULL &&
-        (hello_is_stale(sched, producer, hello) || hello_repeated(sched, producer, peer, hello) ||
-         !hello_replaces(sched, producer, peer, hello))) {
+    data_learn_buckets(sched, hello->msg);
+    struct sched_producer *producer = producer_get(sched, hello->msg);
+    if (producer != NULL && (hello_is_stale(sched, producer, hello->msg) ||
+                             hello_repeated(sched, producer, hello->peer, hello->msg) ||
+                             !hello_replaces(sched, producer, hello))) {
         return;
     }
     struct sched_session *session = session_get(sched);
     if (producer == NULL || session == NULL) {
         reject = (struct msg_reject){.code = REJECT_FULL, .text = "no room for another session"};
-        hello_reject(sched, peer, hello, &reject);
+        hello_reject(sched, hello, &reject);
         return;
     }
-    session_begin(sched, session, producer, peer, hello, fresh);
+    session_begin(sched, session, producer, hello);
 }
 
 void sched_session_check_data(struct sched *sched, struct sched_session *session, uint32_t stream)
@@ -454,15 +462,10 @@ static void on_control(struct sched *sched, struct sched_session *session, const
     }
 }
 
-void sched_on_message(struct sched *sched, uint64_t peer, const struct msg *msg, uint64_t fresh,
-                      int64_t now_ns)
+void sched_on_message(struct sched *sched, uint64_t peer, const struct msg *msg, int64_t now_ns)
 {
+    CHECK(msg->type != MSG_HELLO);
     sched->now_ns = now_ns;
-    if (msg->type == MSG_HELLO) {
-        CHECK(fresh != 0);
-        on_hello(sched, peer, &msg->hello, fresh);
-        return;
-    }
     struct sched_session *session = sched_session_find(sched, peer, msg->session);
     if (session == NULL) {
         on_stranger(sched, peer, msg);

@@ -154,7 +154,13 @@ void rank_receive(struct world *w, const struct conn *conn, const struct packet 
             w->event.hello_other_data = msg.hello.streams[0].digest != w->streams[0].data.digest;
         }
         check_heard(w, conn->peer, &msg);
-        sched_on_message(w->rank.sched, conn->peer, &msg, check_fresh(w), w->now_ns);
+        if (msg.type == MSG_HELLO) {
+            const struct sched_hello hello = {
+                .peer = conn->peer, .address = "", .msg = &msg.hello, .fresh = check_fresh(w)};
+            sched_on_hello(w->rank.sched, &hello, w->now_ns);
+        } else {
+            sched_on_message(w->rank.sched, conn->peer, &msg, w->now_ns);
+        }
     }
     drain(w);
     check_event_end(w);

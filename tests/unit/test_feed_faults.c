@@ -7,6 +7,7 @@
 
 #include <pthread.h>
 #include <string.h>
+#include <zmq.h>
 
 #include "common/clock.h"
 #include "support/feed_rig.h"
@@ -262,6 +263,68 @@ START_TEST(a_late_producer_with_other_data_is_turned_away_and_the_job_goes_on)
 }
 END_TEST
 
+/* ---- a host and index twice ---- */
+
+/* Says HELLO from 127.0.0.2, as another instance of a producer, and reads the answer. */
+static void knock_as(const struct producer_fake_options *options, struct msg *answer)
+{
+    struct msg msg = {.type = MSG_HELLO,
+                      .hello = {.job = options->job,
+                                .instance = options->instance + 1,
+                                .fingerprint = options->fingerprint,
+                                .capacity_bytes = UINT64_MAX,
+                                .stream_count = options->stream_count}};
+    snprintf(msg.hello.host, sizeof(msg.hello.host), "%s", options->host);
+    for (uint32_t i = 0; i < options->stream_count; i++) {
+        msg.hello.streams[i].samples = options->streams[i].plan->samples;
+        msg.hello.streams[i].digest = options->digest;
+    }
+    void *context = zmq_ctx_new();
+    void *dealer = zmq_socket(context, ZMQ_DEALER);
+    const int wait_ms = 60000;
+    ck_assert_int_eq(zmq_setsockopt(dealer, ZMQ_RCVTIMEO, &wait_ms, sizeof(wait_ms)), 0);
+    char endpoint[64];
+    snprintf(endpoint, sizeof(endpoint), "tcp://127.0.0.2:0;127.0.0.1:%u", options->port);
+    ck_assert_int_eq(zmq_connect(dealer, endpoint), 0);
+    uint8_t bytes[MSG_BYTES_MAX];
+    const size_t count = msg_encode(&msg, bytes);
+    ck_assert_int_eq(zmq_send(dealer, bytes, count, 0), (int)count);
+    const int got = zmq_recv(dealer, bytes, sizeof(bytes), 0);
+    ck_assert_msg(got > 0, "no answer: %s", zmq_strerror(zmq_errno()));
+    struct err err = {0};
+    ck_assert_msg(msg_decode(bytes, (size_t)got, answer, &err) == OK, "%s", err.message);
+    zmq_close(dealer);
+    zmq_ctx_term(context);
+}
+
+START_TEST(another_instance_is_told_of_both_addresses)
+{
+    struct rig rig;
+    rig_init(&rig);
+    rig_open(&rig, 1);
+    rig_start_good(&rig, 0);
+    rig_learn(&rig);
+    rig_begin(&rig, 0, 0, 0, 1);
+    rig_consume(&rig, 0, 0, 0, 4, 0); /* it has a session */
+    const struct producer_fake_options options = rig_good(&rig, 0);
+    struct msg answer;
+    knock_as(&options, &answer);
+    ck_assert_int_eq(answer.type, MSG_REJECT);
+    ck_assert_uint_eq(answer.reject.code, REJECT_DUPLICATE);
+    char first[64], second[64];
+    snprintf(first, sizeof(first), "%016llx at 127.0.0.1, was heard",
+             (unsigned long long)options.instance);
+    snprintf(second, sizeof(second), "this one is %016llx at 127.0.0.2",
+             (unsigned long long)options.instance + 1);
+    ck_assert_msg(strstr(answer.reject.text, first) != NULL, "%s", answer.reject.text);
+    ck_assert_msg(strstr(answer.reject.text, second) != NULL, "%s", answer.reject.text);
+    rig_consume(&rig, 0, 0, 4, rig.plans[0].steps - 4, 0);
+    rig_close(&rig);
+}
+END_TEST
+
+/* ---- too few ---- */
+
 START_TEST(no_producer_at_all_is_a_time_out)
 {
     struct rig rig;
@@ -302,6 +365,7 @@ int main(void)
     tcase_add_test(tc, producers_with_different_data_are_turned_away_and_both_named);
     tcase_add_test(tc, data_that_come_to_agree_begin_the_job);
     tcase_add_test(tc, a_late_producer_with_other_data_is_turned_away_and_the_job_goes_on);
+    tcase_add_test(tc, another_instance_is_told_of_both_addresses);
     tcase_add_test(tc, no_producer_at_all_is_a_time_out);
     tcase_add_test(tc, fewer_samples_than_a_batch_are_an_error);
     suite_add_tcase(suite, tc);

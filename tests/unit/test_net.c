@@ -67,6 +67,9 @@ START_TEST(frames_arrive_with_their_bytes)
     ck_assert_int_eq(memcmp(message.head, "head", 4), 0);
     ck_assert_uint_eq(message.body_count, sizeof(part));
     ck_assert_int_eq(memcmp(message.body, part, sizeof(part)), 0);
+    char address[ADDR_BYTES_MAX];
+    net_message_address(&message, address);
+    ck_assert_str_eq(address, "127.0.0.1");
     net_message_fini(&message);
 
     ck_assert_int_eq(net_send(pair.listener, pair.peer, "grant", 5, NULL), OK);
@@ -520,6 +523,9 @@ START_TEST(links_work_over_ipv6)
     pair_send(connection, 0, "six", 3, NULL);
     struct net_message message;
     pair_receive(net, listener, &message);
+    char address[ADDR_BYTES_MAX];
+    net_message_address(&message, address);
+    ck_assert_str_eq(address, "::1");
     net_message_fini(&message);
     net_free(&net);
 }

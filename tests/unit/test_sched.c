@@ -96,7 +96,15 @@ static struct msg hello(const char *host, uint64_t instance, uint32_t attempt)
 
 static void send(uint64_t peer, const struct msg *msg)
 {
-    sched_on_message(t.sched, peer, msg, t.fresh++, t.now);
+    if (msg->type == MSG_HELLO) {
+        char address[ADDR_BYTES_MAX];
+        (void)snprintf(address, sizeof(address), "10.0.0.%u", (unsigned)peer);
+        const struct sched_hello given = {
+            .peer = peer, .address = address, .msg = &msg->hello, .fresh = t.fresh++};
+        sched_on_hello(t.sched, &given, t.now);
+    } else {
+        sched_on_message(t.sched, peer, msg, t.now);
+    }
     drain();
 }
 
@@ -424,6 +432,9 @@ START_TEST(attempts_go_up_and_instances_wait_for_each_other)
     /* Another process for the same place has to wait until this one is silent. */
     const struct msg other = hello("algo-1", 77, 1);
     ck_assert_uint_eq(rejected(&other), REJECT_DUPLICATE);
+    const char *text = sent(MSG_REJECT, 0)->msg.reject.text;
+    ck_assert_ptr_nonnull(strstr(text, "00000000000003e8 at 10.0.0.2, was heard 0 ms ago"));
+    ck_assert_ptr_nonnull(strstr(text, "this one is 000000000000004d at 10.0.0.9"));
     tick(2000);
     forget();
     send(9, &other);
