@@ -2,6 +2,12 @@
 /*
  * The loop. A step is counted when it is begun; what the report says of an epoch is summed over all
  * ranks at its end. Stops fall between steps, the same one on every rank.
+ *
+ * A step that waits for data which do not come is given up after a stop. The first rank that does
+ * so has not joined the step's sum, so no rank has got it, and every model stands where the step
+ * before left it. The others hear of it and leave the step, or do not begin it. From then on the
+ * coordinator sums and waits in the collective's place: it is aborted on some ranks, while others
+ * may still read from it what ends the step before.
  */
 #include "cli/train_loop.h"
 
@@ -20,6 +26,8 @@
 
 #define METRIC_INTERVAL_NS (5 * NS_PER_S)
 #define MAY_BEGIN_NS       (60 * NS_PER_S)
+#define PATIENCE_NS        (10 * NS_PER_S) /* for data, once a stop is agreed on */
+#define LOOK_NS            NS_PER_S        /* between looks whether one is */
 enum { LINE_BYTES = 512 };
 
 static const char TRAIN[] = "train";
@@ -46,6 +54,7 @@ struct loop {
     uint64_t step;
     uint64_t begun; /* steps and evaluation batches, for coord_may_begin */
     bool stopped;
+    bool given_up; /* inside a step that no rank can finish; the collective is of no use any more */
 
     /* Of the epoch, this rank's. */
     struct train_total epoch_total;
@@ -129,19 +138,81 @@ static enum status may_begin(struct loop *loop, bool *may_out, struct err *err)
     const struct train_options *options = loop->options;
     TRY(coord_may_begin(options->coord, loop->begun, clock_now_ns() + MAY_BEGIN_NS, may_out, err));
     loop->begun += *may_out;
+    if (!*may_out) {
+        struct coord_stop_state stop;
+        coord_stop_state(options->coord, &stop);
+        loop->stopped = true;
+        loop->given_up = stop.given_up;
+    }
     return OK;
 }
 
-static enum status train_step(struct loop *loop, struct err *err)
+/* Is the step, or the evaluation, that was begun last given up by another rank? */
+static bool is_given_up(const struct loop *loop)
+{
+    struct coord_stop_state stop;
+    coord_stop_state(loop->options->coord, &stop);
+    return stop.given_up && stop.step < loop->begun;
+}
+
+static void leave_step(struct loop *loop)
+{
+    loop->stopped = true;
+    loop->given_up = true;
+}
+
+/* Until the next batch is there; *came_out false: the step is given up. */
+static enum status await_batch(struct loop *loop, const char *stream, bool *came_out,
+                               struct err *err)
+{
+    const struct train_options *options = loop->options;
+    struct coord_stop_state stop = {0};
+    int64_t patience_ns = INT64_MAX; /* when it ends */
+    enum status status = OK;
+    while ((status = feed_wait(options->feed, stream, clock_now_ns() + LOOK_NS, err)) ==
+           ERR_TIMEOUT) {
+        const int64_t now_ns = clock_now_ns();
+        coord_stop_state(options->coord, &stop);
+        if (stop.settled && patience_ns == INT64_MAX) {
+            patience_ns = now_ns + PATIENCE_NS;
+        }
+        if (now_ns >= patience_ns || is_given_up(loop)) {
+            break;
+        }
+    }
+    coord_stop_state(options->coord, &stop);
+    const bool starved = status == ERR_PEER_GONE && stop.settled;
+    *came_out = status == OK;
+    if (status != ERR_TIMEOUT && !starved) {
+        return status;
+    }
+    coord_give_up(options->coord, loop->begun - 1);
+    leave_step(loop);
+    log_info("no data to go on to the last step with: stopping before this one");
+    return OK;
+}
+
+/* *taken_out false: the step is given up. */
+static enum status train_step(struct loop *loop, bool *taken_out, struct err *err)
 {
     const struct train_options *options = loop->options;
     struct feed_batch batch;
     struct trainer_result result = {0};
     const int64_t begin_ns = clock_now_ns();
+    TRY(await_batch(loop, TRAIN, taken_out, err));
+    if (!*taken_out) {
+        return OK;
+    }
     TRY(feed_next(options->feed, TRAIN, &batch, err));
     const uint64_t waited_ns = (uint64_t)(clock_now_ns() - begin_ns);
     const struct trainer_batch rows = view(&batch, &loop->train.layout);
-    TRY(options->trainer_ops->step(loop->trainer, &rows, &result, err));
+    const enum status status = options->trainer_ops->step(loop->trainer, &rows, &result, err);
+    if (status == ERR_CANCELLED && is_given_up(loop)) {
+        *taken_out = false;
+        leave_step(loop);
+        return OK;
+    }
+    TRY(status);
     TRY(feed_release(options->feed, &batch, NULL, err));
     histogram_add(&loop->waits, waited_ns);
     loop->epoch_total.loss += result.loss;
@@ -164,6 +235,7 @@ static enum status evaluate(struct loop *loop, struct train_total *out, bool *do
                             struct err *err)
 {
     const struct train_options *options = loop->options;
+    bool came = false;
     *out = (struct train_total){0};
     *done_out = false;
     for (uint64_t step = 0; step < loop->eval.plan.steps; step++) {
@@ -172,6 +244,10 @@ static enum status evaluate(struct loop *loop, struct train_total *out, bool *do
         bool may = false;
         TRY(may_begin(loop, &may, err));
         if (!may) {
+            return OK;
+        }
+        TRY(await_batch(loop, EVAL, &came, err));
+        if (!came) {
             return OK;
         }
         TRY(feed_next(options->feed, EVAL, &batch, err));
@@ -185,8 +261,13 @@ static enum status evaluate(struct loop *loop, struct train_total *out, bool *do
     struct feed_stats stats;
     feed_stats(options->feed, EVAL, &stats);
     out->digest = stats.digest;
-    *done_out = true;
-    return train_total_sum(&loop->team, out, err);
+    const enum status status = train_total_sum(&loop->team, out, err);
+    if (status == ERR_CANCELLED && is_given_up(loop)) {
+        leave_step(loop);
+        return OK;
+    }
+    *done_out = status == OK;
+    return status;
 }
 
 /* ---- epochs ---- */
@@ -253,16 +334,26 @@ static enum status train_epoch(struct loop *loop, struct err *err)
         bool may = false;
         TRY(may_begin(loop, &may, err));
         if (!may) {
-            loop->stopped = true;
             return OK;
         }
-        TRY(train_step(loop, err));
+        bool taken = false;
+        TRY(train_step(loop, &taken, err));
+        if (!taken) {
+            return OK;
+        }
         print_interval(loop);
         if (loop->step < loop->train.plan.steps) {
             TRY(save_if_due(loop, err));
         }
     }
     return OK;
+}
+
+static enum status sum_total(struct loop *loop, struct train_total *total, struct err *err)
+{
+    return loop->given_up
+               ? train_total_sum_apart(loop->options->coord, loop->team.world, total, err)
+               : train_total_sum(&loop->team, total, err);
 }
 
 /* Sums the epoch over all ranks into the report's next entry. */
@@ -274,7 +365,7 @@ static enum status sum_epoch(struct loop *loop, struct report_epoch *out, struct
     struct train_total total = loop->epoch_total;
     total.digest = own_digest(loop);
     total.bad_samples = stats.bad_samples - loop->bad_base;
-    TRY(train_total_sum(&loop->team, &total, err));
+    TRY(sum_total(loop, &total, err));
     const double took_s = took_ns > 0 ? (double)took_ns / NS_PER_S : 1e-9;
     *out = (struct report_epoch){
         .epoch = loop->epoch + 1,
@@ -297,7 +388,11 @@ static enum status evaluate_epoch(struct loop *loop, struct report_epoch *entry,
     }
     struct train_total total;
     TRY(evaluate(loop, &total, &entry->evaluated, err));
-    loop->stopped = loop->stopped || !entry->evaluated;
+    if (!entry->evaluated) {
+        /* No rank closes its links while another one may still need them. */
+        TRY(coord_barrier(loop->options->coord, "stop", loop->team.world,
+                          clock_now_ns() + MAY_BEGIN_NS, err));
+    }
     entry->eval_digest = total.digest;
     entry->accuracy = total.samples == 0 ? 0 : (double)total.correct / (double)total.samples;
     return OK;

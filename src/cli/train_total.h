@@ -3,6 +3,7 @@
 #ifndef HEADRACE_CLI_TRAIN_TOTAL_H
 #define HEADRACE_CLI_TRAIN_TOTAL_H
 
+#include "common/coord.h"
 #include "consumer/coll.h"
 
 struct train_total {
@@ -21,6 +22,11 @@ struct train_team {
 /* Every rank gives its own and gets the sum. */
 MUST_USE enum status train_total_sum(const struct train_team *team, struct train_total *total,
                                      struct err *err);
+
+/* The same through the coordinator, for ranks whose collective is given up; the loss is rounded to
+ * 2^-20. No rank returns before all have called it. */
+MUST_USE enum status train_total_sum_apart(struct coord_client *coord, uint32_t world,
+                                           struct train_total *total, struct err *err);
 
 /* Rank 0's bytes reach all. */
 MUST_USE enum status train_tell(const struct train_team *team, void *bytes, size_t count,

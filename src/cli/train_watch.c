@@ -120,7 +120,31 @@ static void on_early_stop(struct train_watch *watch)
     set_failed(watch, EXIT_OK, ERR_CANCELLED, "the job was stopped before its first step");
 }
 
+/* No rank can finish the step that the main thread is in. It leaves the collective; for data it
+ * does not wait much longer by itself. */
+static void leave_step(struct train_watch *watch)
+{
+    CHECK(pthread_mutex_lock(&watch->mutex) == 0);
+    const struct coll_ops *coll_ops = watch->coll_ops;
+    struct coll *coll = watch->coll;
+    CHECK(pthread_mutex_unlock(&watch->mutex) == 0);
+    if (coll != NULL) {
+        coll_ops->abort(coll);
+    }
+}
+
 /* ---- events ---- */
+
+static void on_stop_at(struct train_watch *watch, uint64_t step)
+{
+    struct coord_stop_state stop;
+    coord_stop_state(watch->coord, &stop);
+    if (stop.given_up && stop.begun > stop.step) {
+        leave_step(watch);
+    } else if (!stop.given_up && step == 0) {
+        on_early_stop(watch);
+    }
+}
 
 static void read_events(struct train_watch *watch)
 {
@@ -132,9 +156,7 @@ static void read_events(struct train_watch *watch)
             set_failed(watch, event.code, ERR_PEER_GONE, event.text);
             break;
         case COORD_EVENT_STOP_AT:
-            if (event.step == 0) {
-                on_early_stop(watch);
-            }
+            on_stop_at(watch, event.step);
             break;
         case COORD_EVENT_DONE:
         case COORD_EVENT_VERDICT: /* the producers' business */

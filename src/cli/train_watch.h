@@ -8,6 +8,7 @@
  *   a second time       the process ends at once, 128 + signal
  *   FAIL or lost        collective aborted, feed closed; 0.5 s later the process ends
  *   STOP_AT(0)          the same, but a good end: no step was begun
+ *   STOP_AT again       the collective is aborted if the main thread is in the step given up
  */
 #ifndef HEADRACE_CLI_TRAIN_WATCH_H
 #define HEADRACE_CLI_TRAIN_WATCH_H

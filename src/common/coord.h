@@ -14,6 +14,11 @@
  * answers at once with the number of steps it has begun and a promise not to begin more than two
  * others (none, if it has begun none) before it hears more -> the server broadcasts STOP_AT(highest
  * answer + 2), or STOP_AT(0) if nobody has begun. coord_may_begin() keeps the promise.
+ *
+ * A rank that cannot take a step before that, for its data do not come, gives it up: as the ranks
+ * take each step together, none can finish it, and the server broadcasts STOP_AT again, with the
+ * number of the step given up. It does so once; evaluation, whose batches are counted but not taken
+ * together, is over for all when one rank gives up a batch of it.
  */
 #ifndef HEADRACE_COMMON_COORD_H
 #define HEADRACE_COMMON_COORD_H
@@ -102,7 +107,7 @@ enum coord_event_kind {
                              reason of its own (69, or what the server found: 65, 66, 75, 78) */
     COORD_EVENT_LOST,     /* the coordinator is gone: the same, with 69 */
     COORD_EVENT_STOP_AT,  /* step: how many steps all ranks take altogether. 0: the job
-                             was stopped before it began */
+                             was stopped before it began. Again, with a lower one: given up */
     COORD_EVENT_DONE,     /* the job ended well: producers drain and exit 0 */
     COORD_EVENT_VERDICT,  /* sample: has killed a decoder twice; it is bad from now on */
 };
@@ -170,5 +175,16 @@ void coord_producer_failed(struct coord_client *client, int code, const char *te
  * agreed. *may_out false: the common last step is reached. */
 MUST_USE enum status coord_may_begin(struct coord_client *client, uint64_t step,
                                      int64_t deadline_ns, bool *may_out, struct err *err);
+
+struct coord_stop_state {
+    bool settled;   /* a common last step is agreed on */
+    bool given_up;  /* it was lowered: step `step` (from 0) cannot be finished by anybody */
+    uint64_t step;  /* as in COORD_EVENT_STOP_AT */
+    uint64_t begun; /* by this rank; more than `step`: it is in the one given up */
+};
+void coord_stop_state(struct coord_client *client, struct coord_stop_state *out);
+/* COORD_RANK, once a stop is settled; a notice: this rank has begun step `step` (from 0) and will
+ * never take it. */
+void coord_give_up(struct coord_client *client, uint64_t step);
 
 #endif

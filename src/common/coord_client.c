@@ -179,6 +179,7 @@ static void stop_asked(struct coord_client *client)
 static void stop_settled(struct coord_client *client, uint64_t step)
 {
     pthread_mutex_lock(&client->lock);
+    client->given_up |= client->stop_settled && step < client->stop_at;
     client->stop_settled = true;
     client->stop_at = step;
     pthread_cond_broadcast(&client->changed);
@@ -220,14 +221,15 @@ static void on_event(struct link *link)
     if (event->index != link->seen) {
         return; /* seen before, or one is missing, for which the next PING asks */
     }
+    if (event->entry.kind == COORD_LOG_STOP_AT) {
+        /* First: who hears the event and sees that a step was not begun may rely on it. */
+        stop_settled(link->client, event->entry.value);
+    }
     if (event->entry.kind == COORD_LOG_STOP_ASKED) {
         stop_asked(link->client);
         link->ping_ns = 0; /* answers at once */
     } else if (!hand_out(link, &event->entry)) {
         return;
-    }
-    if (event->entry.kind == COORD_LOG_STOP_AT) {
-        stop_settled(link->client, event->entry.value);
     }
     link->done = event->entry.kind == COORD_LOG_DONE;
     link->seen++;

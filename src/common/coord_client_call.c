@@ -284,17 +284,17 @@ enum status coord_roster(struct coord_client *client, int64_t deadline_ns, struc
 
 /* ---- notices ---- */
 
-static void give_notice(struct coord_client *client, enum coord_request_kind kind, uint32_t count,
+/* The request has its kind and numbers. */
+static void give_notice(struct coord_client *client, struct coord_msg_request *request,
                         const char *text)
 {
-    struct coord_msg_request request = {.kind = kind, .count = count};
     const size_t bytes = strlen(text);
-    request.bytes_count = (uint32_t)(bytes < TEXT_BYTES_MAX ? bytes : TEXT_BYTES_MAX - 1);
-    memcpy(request.bytes, text, request.bytes_count);
+    request->bytes_count = (uint32_t)(bytes < TEXT_BYTES_MAX ? bytes : TEXT_BYTES_MAX - 1);
+    memcpy(request->bytes, text, request->bytes_count);
     pthread_mutex_lock(&client->lock);
-    struct coord_slot *slot = &client->notices[kind - COORD_REQUEST_FAIL];
+    struct coord_slot *slot = &client->notices[request->kind - COORD_REQUEST_FAIL];
     if (slot->state == SLOT_FREE) { /* else it was given before */
-        post(client, slot, &request, NULL);
+        post(client, slot, request, NULL);
     }
     pthread_mutex_unlock(&client->lock);
     coord_client_wake(client);
@@ -302,27 +302,39 @@ static void give_notice(struct coord_client *client, enum coord_request_kind kin
 
 void coord_fail(struct coord_client *client, const char *text)
 {
-    give_notice(client, COORD_REQUEST_FAIL, 0, text);
+    struct coord_msg_request request = {.kind = COORD_REQUEST_FAIL};
+    give_notice(client, &request, text);
 }
 
 void coord_suspect(struct coord_client *client, const char *text)
 {
-    give_notice(client, COORD_REQUEST_SUSPECT, 0, text);
+    struct coord_msg_request request = {.kind = COORD_REQUEST_SUSPECT};
+    give_notice(client, &request, text);
 }
 
 void coord_stop(struct coord_client *client)
 {
-    give_notice(client, COORD_REQUEST_STOP, 0, "");
+    struct coord_msg_request request = {.kind = COORD_REQUEST_STOP};
+    give_notice(client, &request, "");
 }
 
 void coord_done(struct coord_client *client)
 {
-    give_notice(client, COORD_REQUEST_DONE, 0, "");
+    struct coord_msg_request request = {.kind = COORD_REQUEST_DONE};
+    give_notice(client, &request, "");
 }
 
 void coord_producer_failed(struct coord_client *client, int code, const char *text)
 {
-    give_notice(client, COORD_REQUEST_PRODUCER_FAILED, (uint32_t)code, text);
+    struct coord_msg_request request = {.kind = COORD_REQUEST_PRODUCER_FAILED,
+                                        .count = (uint32_t)code};
+    give_notice(client, &request, text);
+}
+
+void coord_give_up(struct coord_client *client, uint64_t step)
+{
+    struct coord_msg_request request = {.kind = COORD_REQUEST_GIVE_UP, .value = step};
+    give_notice(client, &request, "");
 }
 
 /* ---- events and steps ---- */
@@ -357,4 +369,14 @@ enum status coord_may_begin(struct coord_client *client, uint64_t step, int64_t 
     }
     pthread_mutex_unlock(&client->lock);
     return status;
+}
+
+void coord_stop_state(struct coord_client *client, struct coord_stop_state *out)
+{
+    pthread_mutex_lock(&client->lock);
+    *out = (struct coord_stop_state){.settled = client->stop_settled,
+                                     .given_up = client->given_up,
+                                     .step = client->stop_at,
+                                     .begun = client->begun};
+    pthread_mutex_unlock(&client->lock);
 }

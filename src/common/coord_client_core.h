@@ -17,7 +17,7 @@
 
 enum {
     COORD_SLOTS = 16,  /* calls of a process that wait at the same time; more wait for a slot */
-    COORD_NOTICES = 5, /* FAIL, STOP, DONE, PRODUCER_FAILED, SUSPECT: one of each */
+    COORD_NOTICES = 6, /* FAIL, STOP, DONE, PRODUCER_FAILED, SUSPECT, GIVE_UP: one of each */
     COORD_TOTALS = 64  /* names of coord_add */
 };
 
@@ -64,7 +64,7 @@ struct coord_client {
     uint64_t begun; /* steps; coord_may_begin */
     bool promised;
     uint64_t promise; /* steps not to be exceeded until the stop is settled */
-    bool stop_settled;
+    bool stop_settled, given_up;
     uint64_t stop_at;
 };
 

@@ -21,7 +21,7 @@ enum status coord_state_new(const struct coord_state_options *options, struct co
         options->now_ns + (int64_t)(options->config->join_timeout_s * (double)NS_PER_S);
     state->hosts = calloc(options->cluster->host_count, sizeof(*state->hosts));
     state->members = calloc(COORD_MEMBERS_MAX, sizeof(struct coord_member *));
-    /* Verdicts, and one each of the others. */
+    /* Verdicts, one each of the others, and a second STOP_AT. */
     state->log = calloc(COORD_CRASHES_MAX + 4, sizeof(*state->log));
     if (state->hosts == NULL || state->members == NULL || state->log == NULL) {
         err_set(err, ERR_RESOURCE, "coordinator: out of memory");

@@ -65,7 +65,8 @@ struct coord_state {
     uint32_t rank_count; /* 0: WAITING */
     struct roster_rank *ranks;
 
-    bool stop_asked, stop_settled;
+    bool stop_asked, stop_settled, given_up;
+    uint64_t stop_at;   /* once settled */
     bool stopped_early; /* before all ranks were there */
     uint64_t begun_by_departed;
 
@@ -91,6 +92,7 @@ void job_append(struct coord_state *state, const struct coord_log_entry *entry);
 void job_note(struct coord_state *state, const char *text);
 void job_fail(struct coord_state *state, int code, const char *text);
 void job_stop(struct coord_state *state);
+void job_give_up(struct coord_state *state, uint64_t step);
 void job_check_done(struct coord_state *state);
 void job_check_stop(struct coord_state *state);
 void job_check_producers(struct coord_state *state);

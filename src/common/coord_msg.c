@@ -138,7 +138,7 @@ static void put_request(struct wire_writer *w, const struct coord_msg *msg)
     const struct coord_msg_request *request = &msg->request;
     wire_put64_in(w, request->number, 1, UINT64_MAX);                          /*  0 */
     wire_put64(w, request->value);                                             /*  8 */
-    wire_put32_in(w, request->kind, COORD_REQUEST_PUT, COORD_REQUEST_SUSPECT); /* 16 */
+    wire_put32_in(w, request->kind, COORD_REQUEST_PUT, COORD_REQUEST_GIVE_UP); /* 16 */
     wire_put32(w, request->count);                                             /* 20 */
     put_name_bytes(w, request->key, sizeof(request->key));                     /* 24 */
     wire_put32_in(w, request->bytes_count, 0, COORD_VALUE_BYTES);              /* 28 */
@@ -159,7 +159,7 @@ static void get_request(struct wire_reader *r, struct coord_msg *out)
     struct coord_msg_request *request = &out->request;
     request->number = wire_get64_in(r, "number", 1, UINT64_MAX);
     request->value = wire_get64(r, "value");
-    request->kind = wire_get32_in(r, "kind", COORD_REQUEST_PUT, COORD_REQUEST_SUSPECT);
+    request->kind = wire_get32_in(r, "kind", COORD_REQUEST_PUT, COORD_REQUEST_GIVE_UP);
     request->count = wire_get32(r, "count");
     const uint32_t key = wire_get32(r, "key_bytes");
     request->bytes_count = wire_get32_in(r, "bytes_count", 0, COORD_VALUE_BYTES);

@@ -72,13 +72,15 @@ enum coord_request_kind {
     COORD_REQUEST_DONE,
     COORD_REQUEST_PRODUCER_FAILED,
     COORD_REQUEST_SUSPECT, /* FAIL, unless a better reason comes within two seconds */
+    COORD_REQUEST_GIVE_UP, /* COORD_RANK, after STOP_AT: will not take step `value` */
 };
 
 struct coord_msg_request {
     uint32_t kind; /* enum coord_request_kind */
     uint64_t number;
     char key[COORD_KEY_BYTES]; /* PUT, GET, AGREE, SUM, ADD */
-    uint64_t value;            /* AGREE, SUM; ADD: the member's own total; CRASH: the sample */
+    uint64_t value;            /* AGREE, SUM; ADD: the member's own total; CRASH: the sample;
+                                  GIVE_UP: the step, from 0 */
     uint32_t count;            /* SUM: members; ROSTER: first rank; CRASH: the stream;
                                   PRODUCER_FAILED: the exit code */
     uint32_t bytes_count;      /* PUT: the value; FAIL, SUSPECT, PRODUCER_FAILED: a text, no NUL */

@@ -316,6 +316,11 @@ static void on_notice(struct coord_state *state, struct coord_member *member,
     case COORD_REQUEST_STOP:
         job_stop(state);
         break;
+    case COORD_REQUEST_GIVE_UP:
+        if (member->join.kind == COORD_RANK) {
+            job_give_up(state, request->value);
+        }
+        break;
     case COORD_REQUEST_DONE:
         if (agent) {
             state->hosts[member->host].done = true;

@@ -141,8 +141,21 @@ void job_check_stop(struct coord_state *state)
         return; /* all ranks have ended by themselves; their agents say DONE */
     }
     state->stop_settled = true;
-    job_append(state, &(struct coord_log_entry){.kind = COORD_LOG_STOP_AT,
-                                                .value = begun == 0 ? 0 : begun + 2});
+    state->stop_at = begun == 0 ? 0 : begun + 2;
+    job_append(state,
+               &(struct coord_log_entry){.kind = COORD_LOG_STOP_AT, .value = state->stop_at});
+}
+
+/* A rank that has begun this step will not take it, so nobody can finish it. */
+void job_give_up(struct coord_state *state, uint64_t step)
+{
+    if (!state->stop_settled || state->given_up || coord_state_over(state) ||
+        step >= state->stop_at) {
+        return;
+    }
+    state->given_up = true;
+    state->stop_at = step;
+    job_append(state, &(struct coord_log_entry){.kind = COORD_LOG_STOP_AT, .value = step});
 }
 
 void job_stop(struct coord_state *state)

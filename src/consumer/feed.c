@@ -444,6 +444,16 @@ enum status feed_next(struct feed *feed, const char *name, struct feed_batch *ou
     return OK;
 }
 
+enum status feed_wait(struct feed *feed, const char *name, int64_t deadline_ns, struct err *err)
+{
+    struct stream *stream = NULL;
+    TRY(find_stream(feed, name, &stream, err));
+    const int64_t begin_ns = clock_now_ns();
+    const enum status status = ring_wait(stream->ring, deadline_ns, err);
+    stream->wait_ns += (uint64_t)(clock_now_ns() - begin_ns);
+    return status;
+}
+
 /* Adds to the sum over all ranks, which is kept for odd and even epochs apart: what it was when an
  * epoch began here is no business of that epoch's budget. */
 static enum status sum_bad(struct feed *feed, struct stream *stream, uint32_t epoch, uint64_t delta,

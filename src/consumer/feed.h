@@ -72,6 +72,10 @@ struct feed_batch {
  * feed_start began, or so many batches are kept that the next one could never come. */
 MUST_USE enum status feed_next(struct feed *feed, const char *stream, struct feed_batch *out,
                                struct err *err);
+/* Waits until feed_next need not wait for a producer: OK, ERR_TIMEOUT, or what feed_next would
+ * return. */
+MUST_USE enum status feed_wait(struct feed *feed, const char *stream, int64_t deadline_ns,
+                               struct err *err);
 /* done: event of the consumer's own work on the batch, or NULL (see ring_release). Adds the batch
  * to the stream digest. ERR_MISUSE: not lent; ERR_DATA: more bad samples than bad_budget, counted
  * over all ranks. */
@@ -82,8 +86,9 @@ struct feed_stats {            /* of one stream since feed_start; this rank's */
     uint64_t batches, samples; /* released; real rows */
     uint64_t bad_samples;      /* rows with a substitute */
     uint64_t digest;           /* sum over released batches */
-    uint64_t wait_ns;          /* in feed_next */
-    uint64_t wait_p50_ns, wait_p99_ns;
+    uint64_t wait_ns;          /* in feed_next and feed_wait */
+    uint64_t wait_p50_ns;      /* of feed_next, like the next */
+    uint64_t wait_p99_ns;
     /* since feed_new */
     uint64_t bytes_received, parts, duplicates;
     uint64_t read_ns, decode_ns, augment_ns, queued_ns, send_ns; /* as producers reported */

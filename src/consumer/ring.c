@@ -6,6 +6,7 @@
  */
 #include "consumer/ring.h"
 
+#include <errno.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -110,7 +111,11 @@ enum status ring_new(const struct ring_options *options, struct ring **out, stru
         }
     }
     CHECK(pthread_mutex_init(&ring->mutex, NULL) == 0);
-    CHECK(pthread_cond_init(&ring->moved, NULL) == 0);
+    pthread_condattr_t attributes;
+    CHECK(pthread_condattr_init(&attributes) == 0);
+    CHECK(pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC) == 0);
+    CHECK(pthread_cond_init(&ring->moved, &attributes) == 0);
+    CHECK(pthread_condattr_destroy(&attributes) == 0);
     *out = ring;
     return OK;
 }
@@ -314,6 +319,28 @@ static enum status wait_next(struct ring *ring, struct slot **out, struct err *e
     }
     unlock(ring);
     *out = slot;
+    return status;
+}
+
+enum status ring_wait(struct ring *ring, int64_t deadline_ns, struct err *err)
+{
+    const struct timespec deadline = {.tv_sec = deadline_ns / NS_PER_S,
+                                      .tv_nsec = deadline_ns % NS_PER_S};
+    lock(ring);
+    const struct slot *slot = slot_of(ring, ring->next);
+    enum status status = OK;
+    while ((status = next_ready(ring, slot, err)) == ERR_AGAIN) {
+        const int rc = pthread_cond_timedwait(&ring->moved, &ring->mutex, &deadline);
+        CHECK(rc == 0 || rc == ETIMEDOUT);
+        if (rc == ETIMEDOUT && clock_now_ns() >= deadline_ns) {
+            status = next_ready(ring, slot, err);
+            status = status == ERR_AGAIN
+                         ? err_set(err, ERR_TIMEOUT, "the next batch has not come in time")
+                         : status;
+            break;
+        }
+    }
+    unlock(ring);
     return status;
 }
 

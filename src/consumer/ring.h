@@ -74,6 +74,9 @@ struct ring_batch {
  * ring_close. ERR_DEVICE: the copy failed or took 30 s. Else what ring_fail was given.
  */
 MUST_USE enum status ring_take(struct ring *ring, struct ring_batch *out, struct err *err);
+/* Waits until ring_take need not wait for the step's bytes: OK, ERR_TIMEOUT, or what ring_take
+ * would return. */
+MUST_USE enum status ring_wait(struct ring *ring, int64_t deadline_ns, struct err *err);
 /* Gives a lent slot back. done (NULL: now) has been recorded behind the reader's last use of the
  * device's copy and stays as it is until the step's slot is lent again or ring_free returned. */
 MUST_USE enum status ring_release(struct ring *ring, uint64_t gstep, struct device_event *done,

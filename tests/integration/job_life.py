@@ -181,6 +181,27 @@ class Jobs(unittest.TestCase):
                          self.report(undisturbed)["epochs"][-1]["accuracy"])
         self.assertEqual(self.model(cluster), self.model(undisturbed))  # every bit of every weight
 
+    def test_sigterm_while_no_data_come_stops_before_the_step_that_waits(self):
+        changes = {"epochs": 12, "trainer": {"name": "reference"}}
+        undisturbed = self.cluster(**changes)
+        cluster = self.cluster(**changes)
+        for _ in range(2):
+            self.wait_training(cluster)
+            time.sleep(self.random.uniform(0, 0.5))
+            for pids in cluster.members("serve").values():
+                os.kill(pids[0], signal.SIGSTOP)
+            cluster.wait_for("session ended", 4)
+            os.kill(cluster.members("run")[self.random.choice(["algo-1", "algo-2", "algo-3", "algo-4"])][0],
+                    signal.SIGTERM)
+            self.finish(cluster, seconds=60)
+            self.assertEqual(len({match.group(1) for match in cluster.find(r"stopped after step (\d+)$")}), 1)
+            self.assertEqual(len(cluster.find("stopped at epoch")), 1, cluster.output())
+            cluster = self.cluster("--resume", folder=cluster.folder, **changes)
+        self.finish(cluster)
+        self.finish(undisturbed)
+        self.assertEqual(self.digests(cluster)[-1], self.digests(undisturbed)[-1])
+        self.assertEqual(self.model(cluster), self.model(undisturbed))
+
     def test_a_stop_while_nobody_has_begun_is_a_good_end(self):
         cluster = self.cluster()
         stopped = set()

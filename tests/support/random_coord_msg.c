@@ -87,7 +87,7 @@ void random_coord_msg(struct random_state *random, enum coord_msg_type type, str
         out->ping.promised = random_in(random, 0, 1) == 1;
         break;
     case COORD_MSG_REQUEST:
-        out->request.kind = (uint32_t)random_in(random, COORD_REQUEST_PUT, COORD_REQUEST_SUSPECT);
+        out->request.kind = (uint32_t)random_in(random, COORD_REQUEST_PUT, COORD_REQUEST_GIVE_UP);
         out->request.number = random_in(random, 1, UINT64_MAX);
         out->request.value = random_u64(random);
         out->request.count = (uint32_t)random_u64(random);

@@ -267,6 +267,36 @@ START_TEST(a_resumed_rank_that_has_not_begun_does_not_stop_the_others_early)
 }
 END_TEST
 
+START_TEST(a_step_that_one_rank_gives_up_is_begun_by_nobody_more)
+{
+    struct job job;
+    join_job(&job);
+    bool may;
+    for (int i = 0; i < 3; i++) { /* the last one still takes the step before */
+        ASSERT_OK(coord_may_begin(job.ranks[i], 7, soon(), &may, &err));
+    }
+    ASSERT_OK(coord_may_begin(job.ranks[3], 6, soon(), &may, &err));
+    coord_stop(job.agents[0]);
+    ck_assert_uint_eq(wait_event(job.ranks[1], COORD_EVENT_STOP_AT).step, 10);
+    coord_give_up(job.ranks[1], 7);
+    for (int i = 0; i < 4; i++) {
+        struct coord_stop_state stop;
+        struct coord_event event;
+        do {
+            event = wait_event(job.ranks[i], COORD_EVENT_STOP_AT);
+        } while (event.step == 10);
+        ck_assert_uint_eq(event.step, 7);
+        coord_stop_state(job.ranks[i], &stop);
+        ck_assert(stop.settled && stop.given_up);
+        ck_assert_uint_eq(stop.step, 7);
+        ck_assert_uint_eq(stop.begun, i < 3 ? 8 : 7);
+        ASSERT_OK(coord_may_begin(job.ranks[i], 7, soon(), &may, &err));
+        ck_assert(!may);
+    }
+    close_job(&job);
+}
+END_TEST
+
 START_TEST(nobody_begins_after_a_stop_before_the_first_step)
 {
     struct job job;
@@ -503,6 +533,7 @@ int main(void)
     tcase_add_test(tc, values_pass_between_members);
     tcase_add_loop_test(tc, all_ranks_stop_at_the_same_step, 0, 5);
     tcase_add_test(tc, a_resumed_rank_that_has_not_begun_does_not_stop_the_others_early);
+    tcase_add_test(tc, a_step_that_one_rank_gives_up_is_begun_by_nobody_more);
     tcase_add_test(tc, nobody_begins_after_a_stop_before_the_first_step);
     tcase_add_test(tc, sums_wait_for_all_and_can_follow_each_other);
     tcase_add_test(tc, a_failure_reaches_everybody_also_those_who_wait);

@@ -332,6 +332,35 @@ START_TEST(all_ranks_stop_two_past_the_furthest)
 }
 END_TEST
 
+static void give_up(uint64_t member, uint64_t step)
+{
+    ask(member, (struct coord_msg_request){.kind = COORD_REQUEST_GIVE_UP, .value = step});
+}
+
+START_TEST(a_step_given_up_lowers_the_last_one_once)
+{
+    join_everybody();
+    give_up(21, 3); /* no stop was asked for: a mistake */
+    notice(1, COORD_REQUEST_STOP, 0, "");
+    for (uint64_t member = 21; member <= 41; member += 20) {
+        give_up(member, 3); /* not settled yet */
+        ping(member, 10, true, 1);
+        ping(member + 1, 10, true, 1);
+    }
+    ck_assert_uint_eq(last_event(1, COORD_LOG_STOP_AT)->value, 12);
+    give_up(1, 9);   /* an agent takes no steps */
+    give_up(22, 12); /* would not be taken anyhow */
+    ck_assert_uint_eq(last_event(1, COORD_LOG_STOP_AT)->value, 12);
+    give_up(41, 9);
+    for (uint64_t member = 1; member <= 4; member++) {
+        ck_assert_uint_eq(last_event(member, COORD_LOG_STOP_AT)->value, 9);
+    }
+    ck_assert_uint_eq(last_event(42, COORD_LOG_STOP_AT)->value, 9);
+    give_up(21, 8);
+    ck_assert_uint_eq(last_event(1, COORD_LOG_STOP_AT)->value, 9);
+}
+END_TEST
+
 START_TEST(a_stop_before_the_first_step_is_a_stop_at_0)
 {
     join_everybody();
@@ -757,6 +786,7 @@ int main(void)
     tcase_add_test(tc, who_does_not_fit_the_cluster_is_refused);
     tcase_add_test(tc, a_producer_with_another_decoder_is_turned_away_alone);
     tcase_add_test(tc, all_ranks_stop_two_past_the_furthest);
+    tcase_add_test(tc, a_step_given_up_lowers_the_last_one_once);
     tcase_add_test(tc, a_stop_before_the_first_step_is_a_stop_at_0);
     tcase_add_test(tc, a_rank_that_has_left_counts_in_the_stop);
     tcase_add_test(tc, a_stop_before_the_beginning_ends_the_job_well);

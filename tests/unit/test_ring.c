@@ -401,6 +401,26 @@ START_TEST(closing_ends_a_wait_for_bytes)
 }
 END_TEST
 
+START_TEST(a_wait_may_end_before_the_bytes_come)
+{
+    struct bench b;
+    struct err err = {0};
+    struct ring_batch batch;
+    bench_open(&b, DEVICES[_i].ops, DEVICES[_i].options, SLOTS);
+    reset(&b, 0, 10);
+    const int64_t begin = clock_now_ns();
+    ck_assert_int_eq(ring_wait(b.ring, begin + 20 * NS_PER_MS, &err), ERR_TIMEOUT);
+    ck_assert_int_ge(clock_now_ns() - begin, 20 * NS_PER_MS);
+    fill_ok(&b, 0);
+    ck_assert_int_eq(ring_wait(b.ring, 0, &err), OK); /* there already: no time is too short */
+    take_ok(&b, 0, &batch);
+    ck_assert_int_eq(ring_wait(b.ring, 0, &err), ERR_TIMEOUT);
+    ring_close(b.ring);
+    ck_assert_int_eq(ring_wait(b.ring, clock_now_ns() + 60 * NS_PER_S, &err), ERR_CANCELLED);
+    bench_close(&b);
+}
+END_TEST
+
 START_TEST(a_failure_reaches_the_reader_and_the_first_one_stays)
 {
     struct bench b;
@@ -516,6 +536,7 @@ int main(void)
     tcase_add_test(tc, a_slot_waits_for_the_reader_s_event);
     tcase_add_loop_test(tc, two_threads_and_a_slow_device_deliver_every_byte, 0, 2);
     tcase_add_loop_test(tc, closing_ends_a_wait_for_bytes, 0, devices);
+    tcase_add_loop_test(tc, a_wait_may_end_before_the_bytes_come, 0, devices);
     tcase_add_loop_test(tc, a_failure_reaches_the_reader_and_the_first_one_stays, 0, devices);
     tcase_add_test(tc, every_call_of_the_device_may_fail);
     tcase_add_test(tc, a_device_that_breaks_mid_copy_fails_the_reader);
