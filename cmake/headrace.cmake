@@ -4,8 +4,10 @@
 add_library(headrace_options INTERFACE)
 target_compile_options(headrace_options INTERFACE
     -ffp-contract=off -fno-strict-aliasing -fno-common
-    -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wundef -Wvla -Wformat=2
-    -Wpointer-arith -Wwrite-strings -Wno-unused-parameter $<$<C_COMPILER_ID:GNU>:-Wno-format-truncation>
+    -Wall -Wextra -Wshadow -Wundef -Wvla -Wformat=2
+    -Wpointer-arith -Wwrite-strings -Wno-unused-parameter
+    $<$<COMPILE_LANGUAGE:C>:-Wstrict-prototypes;-Wmissing-prototypes>
+    $<$<COMPILE_LANG_AND_ID:C,GNU>:-Wno-format-truncation>
     $<$<BOOL:${HEADRACE_WERROR}>:-Werror>)
 target_compile_definitions(headrace_options INTERFACE
     _GNU_SOURCE HEADRACE_VERSION="${PROJECT_VERSION}")

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The kernels: names, arguments and launch shapes. Each has a *_host.c twin that is its
- * specification: IEEE single precision, one fixed order of operations, built with
- * -ffp-contract=off, so that results are the same on every CPU. Sums run over the index named, in
- * ascending order, one rounded product and one rounded addition a term; speed comes from working on
- * many results at once, never from splitting a sum.
+ * The kernels: what they compute. Each has a *_host.c twin that is its specification, and a kernel
+ * in a .cu file whose launch is in launch.h: IEEE single precision, one fixed order of operations,
+ * built with -ffp-contract=off, so that results are the same on every CPU. Sums run over the index
+ * named, in ascending order, one rounded product and one rounded addition a term; speed comes from
+ * working on many results at once, never from splitting a sum.
  *
  * Nothing here allocates, fails or keeps state. Arrays do not overlap unless it is said.
  */
@@ -14,12 +14,35 @@
 #include "common/base.h"
 
 /*
- * uint8 NHWC -> float NCHW: out = (in / 255 - mean[c]) / std[c], computed as in * scale[c] +
- * bias[c] with scale = 1 / (255 * std), bias = -mean / std, each rounded once to float. count
- * images of height x width x 3.
+ * uint8 NHWC -> float32, float16 or bfloat16, NHWC or NCHW: out = (in / 255 - mean[c]) / std[c],
+ * computed as in * scale[c] + bias[c] with scale = 1 / (255 * std), bias = -mean / std, each
+ * rounded once to float; the narrow types are the float rounded to nearest, ties to even.
  */
+enum normalize_type { NORMALIZE_F32, NORMALIZE_F16, NORMALIZE_BF16 };
+struct normalize {
+    size_t pictures, height, width; /* of 3 channels */
+    size_t in_row, in_picture;      /* bytes from one to the next; at least 3 * width */
+    size_t out_row, out_picture;    /* elements from one to the next */
+    size_t out_plane;               /* NCHW only */
+    enum normalize_type type;
+    bool nhwc;               /* the output's layout; else NCHW */
+    float scale[3], bias[3]; /* finite */
+};
+/* Rows, planes and pictures one after the other, without gaps. */
+struct normalize normalize_dense(size_t pictures, size_t height, size_t width,
+                                 enum normalize_type type, bool nhwc);
+void normalize_factors(struct normalize *normalize, const float mean[3], const float std[3]);
+/* out: of the type's elements, aligned as they are. Gaps between rows are left alone. */
+void normalize_into_host(const struct normalize *normalize, const uint8_t *in, void *out);
+
+/* The same, dense, as float32 NCHW. */
 void normalize_host(const uint8_t *in, float *out, size_t count, size_t height, size_t width,
                     const float mean[3], const float std[3]);
+
+/* The bits of the nearest float16 or bfloat16, ties to even; too large: infinity; a NaN stays one.
+ */
+uint16_t float16_bits(float value);
+uint16_t bfloat16_bits(float value);
 
 /*
  * c[i][j] = start + a[i][0] * b[0][j] + ... + a[i][k-1] * b[k-1][j], with start = c[i][j] when

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Float arrays between guard values, so that a kernel that writes past an end is seen; and random
- * values, whose magnitudes differ so much that a sum in another order gives other bits.
+ * Arrays between guard bytes, so that a kernel that writes past an end is seen (and under the
+ * address sanitizer one that reads there); and random values, whose magnitudes differ so much that
+ * a sum in another order gives other bits.
  */
 #ifndef HEADRACE_TESTS_KERNELS_GUARDED_H
 #define HEADRACE_TESTS_KERNELS_GUARDED_H
@@ -12,29 +13,49 @@
 
 #include "common/base.h"
 
-enum { GUARD = 32 };
-#define GUARD_VALUE 12345.5F
+#ifdef __SANITIZE_ADDRESS__
+#include <sanitizer/asan_interface.h>
+#else
+#define ASAN_POISON_MEMORY_REGION(at, bytes)   ((void)(at))
+#define ASAN_UNPOISON_MEMORY_REGION(at, bytes) ((void)(at))
+#endif
+
+enum { GUARD_BYTES = 128, GUARD_BYTE = 0xA5 };
+
+/* Filled with 0xFF: as floats, NaN. */
+static inline void *guarded_bytes_new(size_t bytes)
+{
+    ck_assert_uint_lt(bytes, (size_t)1 << 28);
+    char *all = malloc(bytes + 2 * (size_t)GUARD_BYTES);
+    ck_assert_ptr_nonnull(all);
+    memset(all, GUARD_BYTE, bytes + 2 * (size_t)GUARD_BYTES);
+    memset(all + GUARD_BYTES, 0xFF, bytes);
+    ASAN_POISON_MEMORY_REGION(all, GUARD_BYTES);
+    ASAN_POISON_MEMORY_REGION(all + GUARD_BYTES + bytes, GUARD_BYTES);
+    return all + GUARD_BYTES;
+}
+
+static inline void guarded_bytes_free(void *values, size_t bytes)
+{
+    char *all = (char *)values - GUARD_BYTES;
+    ASAN_UNPOISON_MEMORY_REGION(all, bytes + 2 * (size_t)GUARD_BYTES);
+    bool whole = true;
+    for (size_t i = 0; i < GUARD_BYTES; i++) {
+        whole = whole && (uint8_t)all[i] == GUARD_BYTE &&
+                (uint8_t)all[GUARD_BYTES + bytes + i] == GUARD_BYTE;
+    }
+    ck_assert_msg(whole, "written past an end");
+    free(all);
+}
 
 static inline float *guarded_new(size_t count)
 {
-    ck_assert_uint_lt(count, (size_t)1 << 26);
-    float *all = malloc((count + 2 * (size_t)GUARD) * sizeof(float));
-    ck_assert_ptr_nonnull(all);
-    for (size_t i = 0; i < count + 2 * (size_t)GUARD; i++) {
-        all[i] = GUARD_VALUE;
-    }
-    return all + GUARD;
+    return guarded_bytes_new(count * sizeof(float));
 }
 
 static inline void guarded_free(float *values, size_t count)
 {
-    const float *all = values - GUARD;
-    bool whole = true;
-    for (size_t i = 0; i < GUARD; i++) {
-        whole = whole && all[i] == GUARD_VALUE && all[GUARD + count + i] == GUARD_VALUE;
-    }
-    ck_assert_msg(whole, "written past an end");
-    free(values - GUARD);
+    guarded_bytes_free(values, count * sizeof(float));
 }
 
 /* xorshift64*, for test values only. */
