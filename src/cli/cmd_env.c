@@ -1,16 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* headrace env: the training environment as JSON, as SM_* variables, or this host's role. */
+/* headrace env: the training environment as JSON, as SM_* variables, this host's role, or its GPUs.
+ */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "cli/cmd.h"
+#include "cli/cmd_env.h"
 #include "common/cluster.h"
 #include "common/sm_env.h"
 #include "common/sm_files.h"
 #include "common/text.h"
 
-enum form { FORM_PROPERTIES, FORM_VARS, FORM_EXPORT, FORM_ROLE };
+enum form { FORM_PROPERTIES, FORM_VARS, FORM_EXPORT, FORM_ROLE, FORM_GPU };
 
 struct request {
     enum form form;
@@ -128,6 +130,8 @@ static enum status take_own_options(int argc, char **argv, struct request *reque
             request->form = FORM_EXPORT;
         } else if (strcmp(argv[i], "--role") == 0) {
             request->form = FORM_ROLE;
+        } else if (strcmp(argv[i], "--gpu") == 0) {
+            request->form = FORM_GPU;
         } else if (strcmp(argv[i], "--machine") == 0) {
             if (i + 1 == argc) {
                 return err_set(err, ERR_USAGE, "--machine: a file has to follow");
@@ -144,23 +148,23 @@ static enum status take_own_options(int argc, char **argv, struct request *reque
 }
 
 /*
- * Only the role depends on the job's options; the environment has to come out whatever they are, so
- * that for it the command line alone is checked.
+ * Only the role and the libraries' paths depend on the job's options; the environment has to come
+ * out whatever they are, so that for it the command line alone is checked.
  */
 static enum status load_config(int argc, char **argv, enum form form, struct config *config,
                                struct err *err)
 {
-    static const char *const OWN[] = {"vars", "export", "role", "machine", NULL};
+    static const char *const OWN[] = {"vars", "export", "role", "gpu", "machine", NULL};
     char path[PATH_BYTES_MAX];
     char *no_variables[] = {NULL};
     int rest_count = 0;
     sm_file_path(cluster_base(), SM_HYPERPARAMETERS, path, sizeof(path));
-    const bool is_role = form == FORM_ROLE;
+    const bool follows_job = form == FORM_ROLE || form == FORM_GPU;
     const struct config_sources sources = {
         .argc = argc,
         .argv = argv,
-        .environ_list = is_role ? NULL : no_variables,
-        .hyperparameters_path = is_role ? path : NULL,
+        .environ_list = follows_job ? NULL : no_variables,
+        .hyperparameters_path = follows_job ? path : NULL,
         .own_options = OWN,
     };
     TRY(config_load(&sources, config, &rest_count, err));
@@ -171,6 +175,19 @@ static enum status load_config(int argc, char **argv, enum form form, struct con
     return OK;
 }
 
+static enum status print_form(const struct request *request, const struct config *config,
+                              struct err *err)
+{
+    switch (request->form) {
+    case FORM_ROLE:
+        return print_role(config, err);
+    case FORM_GPU:
+        return env_print_gpu(config, err);
+    default:
+        return print_environment(request, err);
+    }
+}
+
 static enum status run(int argc, char **argv, struct err *err)
 {
     struct request request = {0};
@@ -178,8 +195,7 @@ static enum status run(int argc, char **argv, struct err *err)
     int left = 0;
     TRY(take_own_options(argc, argv, &request, &left, err));
     TRY(load_config(left, argv, request.form, &config, err));
-    enum status status =
-        request.form == FORM_ROLE ? print_role(&config, err) : print_environment(&request, err);
+    enum status status = print_form(&request, &config, err);
     config_fini(&config);
     if (status == OK && fflush(stdout) != 0) {
         status = err_errno(err, ERR_IO, "cannot write to stdout");
@@ -200,15 +216,19 @@ static int cmd_env_run(int argc, char **argv)
 
 const struct cmd cmd_env = {
     "env",
-    "print the training environment, the SM_* variables or this host's role",
+    "print the training environment, the SM_* variables, this host's role or its GPUs",
     cmd_env_run,
-    "usage: headrace env [--vars | --export | --role] [--machine FILE] [OPTION...]\n\n"
+    "usage: headrace env [--vars | --export | --role | --gpu] [--machine FILE] [OPTION...]\n\n"
     "Reads the cluster's files under $SAGEMAKER_BASE_DIR (default /opt/ml) and prints\n"
     "  (nothing)   every property of the training environment, one JSON object\n"
     "  --vars      every SM_* variable, one JSON object\n"
     "  --export    the variables that a shell can hold as export lines, the others as comments\n"
-    "  --role      this host's role (producer, trainer or both), then why\n\n"
+    "  --role      this host's role (producer, trainer or both), then why\n"
+    "  --gpu       CUDA's libraries, NVML and NCCL: where each was found and its version, or what "
+    "to\n"
+    "              install; then the GPUs. Exit code 71 if device cuda could not be used\n\n"
     "  --machine FILE  for tests: take the machine from FILE instead of asking it, like\n"
     "                  {\"num_cpus\": 4, \"num_gpus\": 1, \"num_neurons\": 0}\n\n"
-    "--role follows the job's options (--config, --roles, ...); see headrace run --help.\n",
+    "--role and --gpu follow the job's options (--config, --roles, --cuda-runtime, ...); see "
+    "headrace run --help.\n",
 };
