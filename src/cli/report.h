@@ -8,6 +8,9 @@
  *     "images_per_s": 812.5, "wait_share": 0.03, "wait_p50_ms": 0.1,
  *     "wait_p99_ms": 2.5, "digest": "0123456789abcdef", "eval_digest": "...", "bad_samples": 0},
  * ...], "stopped": false}
+ *
+ * After a resume it holds all epochs, those before too, and of the epoch resumed in all steps; only
+ * its times (images/s and waiting) are of the run that ended it.
  */
 #ifndef HEADRACE_CLI_REPORT_H
 #define HEADRACE_CLI_REPORT_H

@@ -52,16 +52,16 @@ struct loop {
 
     uint32_t epoch; /* the next step to take */
     uint64_t step;
-    uint64_t begun; /* steps and evaluation batches, for coord_may_begin */
+    uint64_t begun;   /* steps and evaluation batches, for coord_may_begin */
+    bool unevaluated; /* the epoch before the checkpoint */
     bool stopped;
     bool given_up; /* inside a step that no rank can finish; the collective is of no use any more */
 
     /* Of the epoch, this rank's. */
     struct train_total epoch_total;
-    uint64_t digest_base; /* the feed's digest when the epoch began here */
-    uint64_t carried;     /* rank 0: what a checkpoint brought of this epoch's digest */
+    uint64_t digest_base;       /* the feed's digest when the epoch began here */
+    struct train_total carried; /* rank 0: what a checkpoint brought of this epoch, all ranks */
     uint64_t bad_base;
-    uint64_t epoch_steps; /* taken by this process */
     int64_t epoch_begin_ns, paused_ns;
     struct histogram waits;
 
@@ -219,7 +219,6 @@ static enum status train_step(struct loop *loop, bool *taken_out, struct err *er
     loop->epoch_total.correct += result.correct;
     loop->epoch_total.samples += batch.count;
     loop->epoch_total.wait_ns += waited_ns;
-    loop->epoch_steps++;
     loop->interval.steps++;
     loop->interval.samples += batch.count;
     loop->interval.wait_ns += waited_ns;
@@ -284,7 +283,6 @@ static enum status begin_epoch(struct loop *loop, struct err *err)
     loop->epoch_total = (struct train_total){0};
     loop->digest_base = stats.digest;
     loop->bad_base = stats.bad_samples;
-    loop->epoch_steps = 0;
     loop->epoch_begin_ns = now_ns;
     loop->paused_ns = 0;
     memset(&loop->waits, 0, sizeof(loop->waits));
@@ -292,19 +290,25 @@ static enum status begin_epoch(struct loop *loop, struct err *err)
     return OK;
 }
 
-/* This rank's part of the epoch's digest so far. */
-static uint64_t own_digest(const struct loop *loop)
+/* This rank's part of the epoch so far; that of rank 0 has in it what a checkpoint brought. */
+static struct train_total own_total(const struct loop *loop)
 {
     struct feed_stats stats;
+    struct train_total total = loop->epoch_total;
     feed_stats(loop->options->feed, TRAIN, &stats);
-    return stats.digest - loop->digest_base + loop->carried;
+    total.digest = stats.digest - loop->digest_base + loop->carried.digest;
+    total.bad_samples = stats.bad_samples - loop->bad_base + loop->carried.bad_samples;
+    total.samples += loop->carried.samples;
+    total.loss += loop->carried.loss;
+    return total;
 }
 
-static enum status save(struct loop *loop, uint32_t epoch, uint64_t step, uint64_t digest,
-                        struct err *err)
+/* At the loop's place. */
+static enum status save(struct loop *loop, const struct train_total *before, struct err *err)
 {
+    const struct train_place place = {.epoch = loop->epoch, .step = loop->step, .before = *before};
     loop->saved_ns = clock_now_ns();
-    return train_keeper_save(&loop->keeper, epoch, step, digest, err);
+    return train_keeper_save(&loop->keeper, &place, &loop->report, err);
 }
 
 /* Inside an epoch, when rank 0's clock says so. The time it takes is not training's. */
@@ -320,9 +324,9 @@ static enum status save_if_due(struct loop *loop, struct err *err)
     if (due == 0) {
         return OK;
     }
-    struct train_total total = {.digest = own_digest(loop)};
+    struct train_total total = own_total(loop);
     TRY(train_total_sum(&loop->team, &total, err));
-    TRY(save(loop, loop->epoch, loop->step, total.digest, err));
+    TRY(save(loop, &total, err));
     loop->paused_ns += clock_now_ns() - begin_ns;
     return OK;
 }
@@ -356,22 +360,20 @@ static enum status sum_total(struct loop *loop, struct train_total *total, struc
                : train_total_sum(&loop->team, total, err);
 }
 
-/* Sums the epoch over all ranks into the report's next entry. */
-static enum status sum_epoch(struct loop *loop, struct report_epoch *out, struct err *err)
+/* Sums the epoch over all ranks; *out: the report's next entry. */
+static enum status sum_epoch(struct loop *loop, struct train_total *total_out,
+                             struct report_epoch *out, struct err *err)
 {
     const int64_t took_ns = clock_now_ns() - loop->epoch_begin_ns - loop->paused_ns;
-    struct feed_stats stats;
-    feed_stats(loop->options->feed, TRAIN, &stats);
-    struct train_total total = loop->epoch_total;
-    total.digest = own_digest(loop);
-    total.bad_samples = stats.bad_samples - loop->bad_base;
+    struct train_total total = own_total(loop);
     TRY(sum_total(loop, &total, err));
+    *total_out = total;
     const double took_s = took_ns > 0 ? (double)took_ns / NS_PER_S : 1e-9;
     *out = (struct report_epoch){
         .epoch = loop->epoch + 1,
         .steps = loop->step,
         .loss = total.samples == 0 ? 0 : total.loss / (double)total.samples,
-        .images_per_s = (double)total.samples / took_s,
+        .images_per_s = (double)(total.samples - loop->carried.samples) / took_s,
         .wait_share = (double)total.wait_ns / NS_PER_S / took_s / loop->team.world,
         .wait_p50_ms = (double)histogram_quantile(&loop->waits, 0.5) / NS_PER_MS,
         .wait_p99_ms = (double)histogram_quantile(&loop->waits, 0.99) / NS_PER_MS,
@@ -398,41 +400,72 @@ static enum status evaluate_epoch(struct loop *loop, struct report_epoch *entry,
     return OK;
 }
 
-static enum status write_report(struct loop *loop, const struct report_epoch *entry,
-                                struct err *err)
+static enum status write_report(struct loop *loop, struct err *err)
 {
     if (loop->team.rank != 0) {
         return OK;
     }
     loop->report.stopped = loop->stopped;
-    if (entry != NULL) {
-        print_epoch(entry);
-        loop->report.epochs[loop->report.epoch_count++] = *entry;
-    }
     return report_write(loop->options->base, &loop->report, err);
+}
+
+/* The entry of an epoch that is over, or of one that is not but was stopped in. */
+static void add_entry(struct loop *loop, const struct report_epoch *entry)
+{
+    if (loop->team.rank == 0) {
+        loop->report.epochs[loop->report.epoch_count++] = *entry;
+        print_epoch(entry);
+    }
 }
 
 static enum status end_epoch(struct loop *loop, struct err *err)
 {
     struct report_epoch entry;
-    TRY(sum_epoch(loop, &entry, err));
+    struct train_total total;
+    TRY(sum_epoch(loop, &total, &entry, err));
     TRY(evaluate_epoch(loop, &entry, err));
-    TRY(save(loop, loop->epoch + 1, 0, 0, err));
-    TRY(write_report(loop, &entry, err));
+    add_entry(loop, &entry);
     loop->epoch++;
     loop->step = 0;
-    loop->carried = 0;
-    return OK;
+    loop->carried = (struct train_total){0};
+    TRY(save(loop, &loop->carried, err));
+    return write_report(loop, err);
 }
 
 /* A stop inside an epoch. */
 static enum status end_early(struct loop *loop, struct err *err)
 {
     struct report_epoch entry;
-    TRY(sum_epoch(loop, &entry, err));
-    TRY(save(loop, loop->epoch, loop->step, entry.digest, err));
-    TRY(write_report(loop, loop->epoch_steps > 0 ? &entry : NULL, err));
-    return OK;
+    struct train_total total;
+    TRY(sum_epoch(loop, &total, &entry, err));
+    TRY(save(loop, &total, err));
+    if (loop->step > 0) {
+        add_entry(loop, &entry);
+    }
+    return write_report(loop, err);
+}
+
+/* That of the epoch before the checkpoint, where a stop came first. */
+static enum status evaluate_missed(struct loop *loop, struct err *err)
+{
+    struct report_epoch entry = {0};
+    if (!loop->unevaluated || !loop->has_eval) {
+        return OK;
+    }
+    TRY(feed_start(loop->options->feed, EVAL, loop->epoch - 1, 0, loop->epoch, err));
+    TRY(evaluate_epoch(loop, &entry, err));
+    if (!entry.evaluated) {
+        return OK;
+    }
+    if (loop->team.rank == 0) {
+        struct report_epoch *last = &loop->report.epochs[loop->report.epoch_count - 1];
+        last->evaluated = true;
+        last->accuracy = entry.accuracy;
+        last->eval_digest = entry.eval_digest;
+        print_epoch(last);
+    }
+    TRY(save(loop, &loop->carried, err));
+    return write_report(loop, err);
 }
 
 static enum status run_epochs(struct loop *loop, struct err *err)
@@ -447,10 +480,6 @@ static enum status run_epochs(struct loop *loop, struct err *err)
             break;
         }
         TRY(end_epoch(loop, err));
-    }
-    loop->stopped = loop->stopped && loop->epoch < epochs;
-    if (loop->stopped && loop->team.rank == 0) {
-        log_info("stopped at epoch %u step %" PRIu64, loop->epoch + 1, loop->step);
     }
     return OK;
 }
@@ -487,10 +516,15 @@ static enum status resume(struct loop *loop, struct err *err)
         return OK;
     }
     bool found = false;
-    uint64_t digest = 0;
-    TRY(train_keeper_resume(&loop->keeper, &loop->epoch, &loop->step, &digest, &found, err));
-    loop->carried = found && loop->team.rank == 0 ? digest : 0;
-    if (found && loop->team.rank == 0) {
+    struct train_place place;
+    TRY(train_keeper_resume(&loop->keeper, &place, &loop->report, &found, &loop->unevaluated, err));
+    if (!found) {
+        return OK;
+    }
+    loop->epoch = place.epoch;
+    loop->step = place.step;
+    loop->carried = place.before;
+    if (loop->team.rank == 0) {
         log_info("resuming at epoch %u step %" PRIu64, loop->epoch + 1, loop->step);
     }
     return OK;
@@ -515,9 +549,17 @@ static enum status run(struct loop *loop, struct err *err)
     loop->saved_ns = clock_now_ns();
     if (loop->epoch >= (uint64_t)loop->config->epochs) {
         log_info("all %" PRId64 " epochs are done already", loop->config->epochs);
-        return write_report(loop, NULL, err);
     }
-    return run_epochs(loop, err);
+    TRY(evaluate_missed(loop, err));
+    if (loop->epoch < (uint64_t)loop->config->epochs && !loop->stopped) {
+        TRY(run_epochs(loop, err));
+    } else {
+        TRY(write_report(loop, err));
+    }
+    if (loop->stopped && loop->team.rank == 0) {
+        log_info("stopped at epoch %u step %" PRIu64, loop->epoch + 1, loop->step);
+    }
+    return OK;
 }
 
 enum status train_loop(const struct train_options *options, bool *stopped_out, struct err *err)

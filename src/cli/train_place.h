@@ -6,6 +6,7 @@
 #ifndef HEADRACE_CLI_TRAIN_PLACE_H
 #define HEADRACE_CLI_TRAIN_PLACE_H
 
+#include "cli/report.h"
 #include "cli/train_total.h"
 #include "consumer/checkpoint.h"
 #include "consumer/feed.h"
@@ -19,6 +20,8 @@ struct train_keeper {
     struct checkpoint_place job; /* stream, plan digest, seed; the rest is filled in */
     void *model;                 /* room for the trainer's state; owned */
     size_t model_bytes;
+    uint8_t *history; /* room for `epochs` of them; owned */
+    uint32_t epochs;
 };
 
 /* Takes all memory that saving needs. dir: NULL or "": <base>/checkpoints. */
@@ -28,14 +31,25 @@ MUST_USE enum status train_keeper_init(struct train_keeper *out, const struct co
                                        struct trainer *trainer, struct err *err);
 void train_keeper_fini(struct train_keeper *keeper);
 
-/* digest: of the epoch's steps before `step`, summed over all ranks. Only rank 0 writes. */
-MUST_USE enum status train_keeper_save(struct train_keeper *keeper, uint32_t epoch, uint64_t step,
-                                       uint64_t digest, struct err *err);
+struct train_place {
+    uint32_t epoch;
+    uint64_t step;             /* the next one to take */
+    struct train_total before; /* the epoch's steps before it, all ranks: digest, loss, samples and
+                                  bad samples */
+};
 
-/* All ranks together: the newest checkpoint of this job, its model loaded. *found_out false: there
- * is none, and nothing is changed. */
-MUST_USE enum status train_keeper_resume(struct train_keeper *keeper, uint32_t *epoch_out,
-                                         uint64_t *step_out, uint64_t *digest_out, bool *found_out,
-                                         struct err *err);
+/* report: all epochs before place->epoch. Only rank 0 writes, only its place and report count. */
+MUST_USE enum status train_keeper_save(struct train_keeper *keeper, const struct train_place *place,
+                                       const struct report *report, struct err *err);
+
+/*
+ * All ranks together: the newest checkpoint of this job, its model loaded. *found_out false: there
+ * is none, and nothing is changed. On rank 0 *report gets the epochs before, with room for all of
+ * the job's; on the others `before` is 0. *unevaluated_out: the model is that of the end of an
+ * epoch that was not evaluated.
+ */
+MUST_USE enum status train_keeper_resume(struct train_keeper *keeper, struct train_place *out,
+                                         struct report *report, bool *found_out,
+                                         bool *unevaluated_out, struct err *err);
 
 #endif

@@ -17,7 +17,7 @@
 #include "common/log.h"
 
 enum {
-    VERSION = 1,
+    VERSION = 2,
     HEADER_BYTES = 128,
     SUM_BYTES = 8,
     KEPT = 2,
@@ -105,7 +105,7 @@ static uint64_t get_le(const uint8_t *at, int bytes)
     return value;
 }
 
-static void write_header(const struct checkpoint_place *place, uint64_t model_bytes,
+static void write_header(const struct checkpoint_place *place, const struct checkpoint_body *body,
                          uint8_t out[HEADER_BYTES])
 {
     memset(out, 0, HEADER_BYTES);
@@ -117,7 +117,8 @@ static void write_header(const struct checkpoint_place *place, uint64_t model_by
     hash_put64(out + 88, place->seed);
     hash_put64(out + 96, place->step);
     hash_put64(out + 104, place->digest);
-    hash_put64(out + 112, model_bytes);
+    hash_put64(out + 112, body->model_bytes);
+    hash_put64(out + 120, body->history_bytes);
 }
 
 static enum status read_header(const uint8_t header[HEADER_BYTES], struct checkpoint *out,
@@ -139,6 +140,7 @@ static enum status read_header(const uint8_t header[HEADER_BYTES], struct checkp
     place->step = get_le(header + 96, 8);
     place->digest = get_le(header + 104, 8);
     out->model_bytes = (size_t)get_le(header + 112, 8);
+    out->history_bytes = (size_t)get_le(header + 120, 8);
     return OK;
 }
 
@@ -161,31 +163,33 @@ static enum status write_all(int fd, const void *bytes, size_t count)
     return OK;
 }
 
-/* XXH3-64 of the header's and the model's own XXH3-64: both are in memory apart. */
-static uint64_t sum_of(const uint8_t *header, const void *model, size_t model_bytes)
+/* XXH3-64 of the XXH3-64 of each: they are in memory apart. */
+static uint64_t sum_of(const uint8_t *header, const struct checkpoint_body *body)
 {
-    uint8_t sums[16];
+    uint8_t sums[24];
     hash_put64(sums, hash64(header, HEADER_BYTES));
-    hash_put64(sums + 8, hash64(model, model_bytes));
+    hash_put64(sums + 8, hash64(body->model, body->model_bytes));
+    hash_put64(sums + 16, hash64(body->history, body->history_bytes));
     return hash64(sums, sizeof(sums));
 }
 
-static enum status write_file(int fd, const struct checkpoint_place *place, const void *model,
-                              size_t model_bytes)
+static enum status write_file(int fd, const struct checkpoint_place *place,
+                              const struct checkpoint_body *body)
 {
     uint8_t header[HEADER_BYTES];
     uint8_t sum[SUM_BYTES];
-    write_header(place, model_bytes, header);
-    hash_put64(sum, sum_of(header, model, model_bytes));
+    write_header(place, body, header);
+    hash_put64(sum, sum_of(header, body));
     TRY(write_all(fd, header, sizeof(header)));
-    TRY(write_all(fd, model, model_bytes));
+    TRY(write_all(fd, body->model, body->model_bytes));
+    TRY(write_all(fd, body->history, body->history_bytes));
     TRY(write_all(fd, sum, sizeof(sum)));
     return fsync(fd) == 0 ? OK : ERR_IO;
 }
 
 static enum status save_number(int dir_fd, const char *dir, uint32_t number,
-                               const struct checkpoint_place *place, const void *model,
-                               size_t model_bytes, struct err *err)
+                               const struct checkpoint_place *place,
+                               const struct checkpoint_body *body, struct err *err)
 {
     char name[NAME_ROOM];
     char next[NAME_ROOM];
@@ -195,9 +199,10 @@ static enum status save_number(int dir_fd, const char *dir, uint32_t number,
     if (fd < 0) {
         return err_errno(err, ERR_IO, "writing %s/%s", dir, next);
     }
-    enum status status = write_file(fd, place, model, model_bytes);
+    enum status status = write_file(fd, place, body);
     if (close(fd) != 0 || status != OK) {
-        status = err_errno(err, ERR_IO, "writing %s/%s, %zu bytes", dir, name, model_bytes);
+        status = err_errno(err, ERR_IO, "writing %s/%s, %zu bytes", dir, name,
+                           body->model_bytes + body->history_bytes);
     } else if (renameat(dir_fd, next, dir_fd, name) != 0 || fsync(dir_fd) != 0) {
         status = err_errno(err, ERR_IO, "renaming %s/%s to %s", dir, next, name);
     }
@@ -208,7 +213,7 @@ static enum status save_number(int dir_fd, const char *dir, uint32_t number,
 }
 
 enum status checkpoint_save(const char *dir, const struct checkpoint_place *place,
-                            const void *model, size_t model_bytes, struct err *err)
+                            const struct checkpoint_body *body, struct err *err)
 {
     uint32_t numbers[LISTED_MAX];
     size_t count = 0;
@@ -220,7 +225,7 @@ enum status checkpoint_save(const char *dir, const struct checkpoint_place *plac
     enum status status = list_numbers(dir_fd, dir, numbers, &count, err);
     if (status == OK) {
         const uint32_t number = count > 0 ? numbers[0] + 1 : 1;
-        status = save_number(dir_fd, dir, number, place, model, model_bytes, err);
+        status = save_number(dir_fd, dir, number, place, body, err);
     }
     for (size_t i = KEPT - 1; status == OK && i < count; i++) {
         char name[NAME_ROOM];
@@ -253,6 +258,27 @@ static enum status read_all(int fd, void *bytes, size_t count, struct err *err)
     return OK;
 }
 
+static enum status check_size(const struct checkpoint *found, off_t size, struct err *err)
+{
+    const uint64_t fixed = HEADER_BYTES + SUM_BYTES;
+    const uint64_t left = (uint64_t)size < fixed ? 0 : (uint64_t)size - fixed;
+    if (found->model_bytes > left || found->history_bytes != left - found->model_bytes) {
+        return err_set(err, ERR_DATA,
+                       "%lld bytes, but a model of %zu and a history of %zu bytes are announced",
+                       (long long)size, found->model_bytes, found->history_bytes);
+    }
+    return OK;
+}
+
+static enum status read_part(int fd, void **out, size_t count, struct err *err)
+{
+    *out = malloc(count > 0 ? count : 1);
+    if (*out == NULL) {
+        return err_set(err, ERR_RESOURCE, "no memory for %zu bytes", count);
+    }
+    return read_all(fd, *out, count, err);
+}
+
 static enum status read_file(int fd, struct checkpoint *out, struct err *err)
 {
     uint8_t header[HEADER_BYTES];
@@ -263,18 +289,15 @@ static enum status read_file(int fd, struct checkpoint *out, struct err *err)
     }
     TRY(read_all(fd, header, sizeof(header), err));
     TRY(read_header(header, out, err));
-    if (info.st_size < HEADER_BYTES + SUM_BYTES ||
-        (uint64_t)info.st_size - HEADER_BYTES - SUM_BYTES != out->model_bytes) {
-        return err_set(err, ERR_DATA, "%lld bytes, but a model of %zu bytes is announced",
-                       (long long)info.st_size, out->model_bytes);
-    }
-    out->model = malloc(out->model_bytes > 0 ? out->model_bytes : 1);
-    if (out->model == NULL) {
-        return err_set(err, ERR_RESOURCE, "no memory for a model of %zu bytes", out->model_bytes);
-    }
-    TRY(read_all(fd, out->model, out->model_bytes, err));
+    TRY(check_size(out, info.st_size, err));
+    TRY(read_part(fd, &out->model, out->model_bytes, err));
+    TRY(read_part(fd, &out->history, out->history_bytes, err));
     TRY(read_all(fd, sum, sizeof(sum), err));
-    if (get_le(sum, SUM_BYTES) != sum_of(header, out->model, out->model_bytes)) {
+    const struct checkpoint_body body = {.model = out->model,
+                                         .model_bytes = out->model_bytes,
+                                         .history = out->history,
+                                         .history_bytes = out->history_bytes};
+    if (get_le(sum, SUM_BYTES) != sum_of(header, &body)) {
         return err_set(err, ERR_DATA, "damaged: its checksum does not hold");
     }
     return OK;
@@ -358,6 +381,7 @@ enum status checkpoint_load(const char *dir, const char *stream, uint64_t plan_d
 void checkpoint_fini(struct checkpoint *checkpoint)
 {
     free(checkpoint->model);
-    checkpoint->model = NULL;
-    checkpoint->model_bytes = 0;
+    free(checkpoint->history);
+    checkpoint->model = checkpoint->history = NULL;
+    checkpoint->model_bytes = checkpoint->history_bytes = 0;
 }

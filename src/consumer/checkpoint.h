@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Checkpoints on disk: the model's state and the place in the train stream up to which it has
- * consumed (not what was prefetched). One file each, DIR/checkpoint-<number>.hrc, with a checksum
- * over all of it; written beside its final name, synced and renamed, so that a crash at any moment
- * leaves the ones before it whole. The last two are kept. One writer per directory.
+ * Checkpoints on disk: the model's state, the place in the train stream up to which it has consumed
+ * (not what was prefetched), and a history, bytes of the caller's own. One file each,
+ * DIR/checkpoint-<number>.hrc, with a checksum over all of it; written beside its final name,
+ * synced and renamed, so that a crash at any moment leaves the ones before it whole. The last two
+ * are kept. One writer per directory.
  */
 #ifndef HEADRACE_CONSUMER_CHECKPOINT_H
 #define HEADRACE_CONSUMER_CHECKPOINT_H
@@ -20,17 +21,26 @@ struct checkpoint_place {
     uint32_t epoch;
 };
 
+struct checkpoint_body {
+    const void *model;
+    size_t model_bytes;
+    const void *history;
+    size_t history_bytes;
+};
+
 /* Blocks until the file and its name are on disk, then removes all but the last two. The directory
  * is made when it is missing (its parent must exist). ERR_IO names the file; the older ones are
  * then untouched. */
 MUST_USE enum status checkpoint_save(const char *dir, const struct checkpoint_place *place,
-                                     const void *model, size_t model_bytes, struct err *err);
+                                     const struct checkpoint_body *body, struct err *err);
 
 struct checkpoint {
     struct checkpoint_place place;
     uint32_t number; /* of the file */
     void *model;     /* owned */
     size_t model_bytes;
+    void *history; /* owned */
+    size_t history_bytes;
 };
 
 /*

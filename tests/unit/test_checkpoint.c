@@ -6,11 +6,12 @@
 #include "support/suite.h"
 #include "support/tree.h"
 
-enum { MODEL_BYTES = 100000 };
+enum { MODEL_BYTES = 100000, HISTORY_BYTES = 1000 };
 
 static struct tree tree;
 static char dir[PATH_MAX + 16];
 static uint8_t model[MODEL_BYTES];
+static uint8_t history[HISTORY_BYTES];
 
 static void setup(void)
 {
@@ -18,6 +19,9 @@ static void setup(void)
     snprintf(dir, sizeof(dir), "%s/checkpoints", tree.root);
     for (size_t i = 0; i < sizeof(model); i++) {
         model[i] = (uint8_t)(i * 131 + (i >> 9));
+    }
+    for (size_t i = 0; i < sizeof(history); i++) {
+        history[i] = (uint8_t)(i * 89 + 1);
     }
 }
 
@@ -36,13 +40,21 @@ static struct checkpoint_place place_at(uint32_t epoch, uint64_t step)
                                      .epoch = epoch};
 }
 
+static struct checkpoint_body body(void)
+{
+    return (struct checkpoint_body){.model = model,
+                                    .model_bytes = sizeof(model),
+                                    .history = history,
+                                    .history_bytes = sizeof(history)};
+}
+
 static void save(uint32_t epoch, uint64_t step)
 {
     struct err err = {0};
     const struct checkpoint_place place = place_at(epoch, step);
     model[0] = (uint8_t)epoch;
-    ck_assert_msg(checkpoint_save(dir, &place, model, sizeof(model), &err) == OK, "%s",
-                  err.message);
+    const struct checkpoint_body all = body();
+    ck_assert_msg(checkpoint_save(dir, &place, &all, &err) == OK, "%s", err.message);
 }
 
 static enum status load(struct checkpoint *out, struct err *err)
@@ -62,6 +74,8 @@ static void check_loaded(uint32_t epoch, uint64_t step)
     ck_assert_uint_eq(loaded.model_bytes, sizeof(model));
     model[0] = (uint8_t)epoch;
     ck_assert_int_eq(memcmp(loaded.model, model, sizeof(model)), 0);
+    ck_assert_uint_eq(loaded.history_bytes, sizeof(history));
+    ck_assert_int_eq(memcmp(loaded.history, history, sizeof(history)), 0);
     checkpoint_fini(&loaded);
 }
 
@@ -102,8 +116,23 @@ START_TEST(a_damaged_file_is_refused_and_the_one_before_taken)
 {
     save(1, 3);
     save(2, 4);
-    static const off_t PLACES[] = {
-        0, 8, 12, 16, 80, 88, 96, 104, 112, 124, 128, 50000, 128 + MODEL_BYTES};
+    static const off_t PLACES[] = {0,
+                                   8,
+                                   12,
+                                   16,
+                                   80,
+                                   88,
+                                   96,
+                                   104,
+                                   112,
+                                   119,
+                                   120,
+                                   124,
+                                   127,
+                                   128,
+                                   50000,
+                                   128 + MODEL_BYTES,
+                                   128 + MODEL_BYTES + HISTORY_BYTES};
     for (size_t i = 0; i < ARRAY_LEN(PLACES); i++) {
         change_byte(file_of(2), PLACES[i]);
         check_loaded(1, 3);
@@ -145,10 +174,11 @@ START_TEST(a_save_that_fails_leaves_the_others)
     char blocked[2 * PATH_MAX];
     snprintf(blocked, sizeof(blocked), "%s/.checkpoint.next", dir);
     ck_assert_int_eq(mkdir(blocked, 0700), 0);
-    ck_assert_int_eq(checkpoint_save(dir, &place, model, sizeof(model), &err), ERR_IO);
+    const struct checkpoint_body all = body();
+    ck_assert_int_eq(checkpoint_save(dir, &place, &all, &err), ERR_IO);
     check_loaded(1, 3);
     ck_assert_int_eq(rmdir(blocked), 0);
-    ck_assert_int_eq(checkpoint_save("/proc/nowhere", &place, model, 10, &err), ERR_IO);
+    ck_assert_int_eq(checkpoint_save("/proc/nowhere", &place, &all, &err), ERR_IO);
 }
 END_TEST
 
@@ -161,7 +191,8 @@ START_TEST(a_writer_killed_at_any_moment_leaves_a_whole_checkpoint)
             for (;;) {
                 const struct checkpoint_place place = place_at(1, 3);
                 model[0] = 1;
-                if (checkpoint_save(dir, &place, model, sizeof(model), NULL) != OK) {
+                const struct checkpoint_body all = body();
+                if (checkpoint_save(dir, &place, &all, NULL) != OK) {
                     _exit(1);
                 }
             }
