@@ -509,8 +509,9 @@ enum status work_new(const struct work_options *options, struct work **out, stru
     pthread_cond_init(&work->may_read, NULL);
     pthread_cond_init(&work->may_go_on, NULL);
     pthread_cond_init(&work->may_decode, NULL);
-    /* Each decoder has a sample in hand and one waiting, each reader one under way. */
-    work->claim_count = 2 * options->threads + options->read_threads;
+    /* Each decoder has a sample in hand and one waiting, each reader one under way; the rest lets
+     * few decoders have their readers sleep for a while. */
+    work->claim_count = 2 * options->threads + options->read_threads + CLAIMS_MORE;
     for (uint32_t s = 0; s < STREAMS_MAX; s++) {
         work->folder_fds[s] = -1;
     }

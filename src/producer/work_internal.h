@@ -100,7 +100,7 @@ struct work {
     uint64_t *samples_done; /* per rank */
 };
 
-enum { BIG_BUFFERS = 2, READ_BUFFER_BYTES_MAX = 1 << 20 };
+enum { BIG_BUFFERS = 2, READ_BUFFER_BYTES_MAX = 1 << 20, CLAIMS_MORE = 8 };
 
 /* Runs one reader or decoder until stopping. */
 struct work_thread_start {
