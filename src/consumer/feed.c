@@ -236,10 +236,10 @@ void feed_free(struct feed **feed, bool drain)
 
 void feed_close(struct feed *feed)
 {
-    client_close(feed->client);
     for (uint32_t i = 0; i < feed->stream_count; i++) {
         ring_close(feed->streams[i].ring);
     }
+    client_close(feed->client);
 }
 
 uint16_t feed_port(const struct feed *feed)
