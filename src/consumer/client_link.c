@@ -131,6 +131,9 @@ static bool write_part(struct client *client, const struct msg_data *data,
                  stream->name, err.message);
         return false;
     }
+    if (ring_part(stream->ring, place->gstep, place->offset, place->length, &err) != OK) {
+        client_fail(client, &err);
+    }
     return true;
 }
 

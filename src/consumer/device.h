@@ -12,14 +12,26 @@
 
 #include "common/err.h"
 
+struct config;
 struct device;       /* an opened device */
 struct device_event; /* one per slot and purpose, reused */
 
+/* Which device to open. Zeroes will do for the host; nothing is kept. */
+struct device_options {
+    const struct config *config; /* cuda: its libraries' paths; NULL: searched for */
+    uint32_t ordinal;            /* cuda: which of the GPUs that this process sees */
+    const char *text;            /* the fake's own; NULL: none */
+};
+
+/* Told that a device is of no use any more, from the thread that found out. May not block. */
+typedef void (*device_broken_fn)(void *context, const struct err *err);
+
 struct device_ops {
     const char *name; /* "host", "cuda", "fake" */
-    /* ERR_DEVICE says what is missing. options: backend's own text, NULL: none. */
-    enum status (*open)(const char *options, struct device **out, struct err *err);
-    /* Everything allocated has been freed and every recorded event has fired. */
+    /* ERR_DEVICE says what is missing. */
+    enum status (*open)(const struct device_options *options, struct device **out, struct err *err);
+    /* Everything allocated has been freed and every recorded event has fired; what a broken device
+     * may still use is left to the process's end. */
     void (*close)(struct device **device);
     /* Staging memory the device can copy from asynchronously; aligned to 4096, zeroed. */
     enum status (*alloc_pinned)(struct device *device, size_t bytes, void **out, struct err *err);
@@ -31,8 +43,8 @@ struct device_ops {
     enum status (*event_new)(struct device *device, struct device_event **out, struct err *err);
     /* Fired, or never recorded. */
     void (*event_free)(struct device *device, struct device_event **event);
-    /* Queues a copy on the device's copy stream; source must stay unchanged until an event recorded
-     * later has fired. */
+    /* Queues a copy on the device's copy stream; source lies in staging memory and must stay
+     * unchanged until an event recorded later has fired. */
     enum status (*copy_async)(struct device *device, void *target, const void *source, size_t bytes,
                               struct err *err);
     /* Records behind everything queued so far on the copy stream. */

@@ -18,7 +18,8 @@ struct device_event {
     const struct device *device; /* an event of another device is a mistake of ours */
 };
 
-static enum status host_open(const char *options, struct device **out, struct err *err)
+static enum status host_open(const struct device_options *options, struct device **out,
+                             struct err *err)
 {
     (void)options;
     struct device *device = calloc(1, sizeof(*device));

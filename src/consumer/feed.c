@@ -162,13 +162,18 @@ static void print_budget(const struct feed *feed)
 
 static enum status open_rings(struct feed *feed, struct err *err)
 {
+    const bool copy_parts = strcmp(feed->options.config->stage_copy, "part") == 0;
     for (uint32_t i = 0; i < feed->stream_count; i++) {
         struct stream *stream = &feed->streams[i];
-        const struct ring_options options = {.ops = feed->options.device,
+        const struct ring_options options = {.name = stream->name,
+                                             .ops = feed->options.device,
                                              .device = feed->device,
                                              .slots = feed->slots,
                                              .slot_bytes = stream->layout.bytes,
-                                             .wake_fd = feed->wake_fd};
+                                             .copy_parts = copy_parts,
+                                             .wake_fd = feed->wake_fd,
+                                             .on_broken = feed->options.on_broken,
+                                             .broken_context = feed->options.broken_context};
         TRY(ring_new(&options, &stream->ring, err));
         stream->lent = calloc(feed->slots, sizeof(*stream->lent));
         if (stream->lent == NULL) {
@@ -190,7 +195,10 @@ static enum status open_all(struct feed *feed, struct err *err)
         return err_errno(err, ERR_RESOURCE, "eventfd of the feed");
     }
     size_client(feed);
-    TRY(feed->options.device->open(feed->options.device_options, &feed->device, err));
+    const struct device_options device_options = {.config = feed->options.config,
+                                                  .ordinal = feed->options.device_ordinal,
+                                                  .text = feed->options.device_text};
+    TRY(feed->options.device->open(&device_options, &feed->device, err));
     TRY(open_rings(feed, err));
     print_budget(feed);
     return client_new(&feed->client_options, &feed->client, err);

@@ -25,8 +25,11 @@ struct feed_options {
                              budget is sized for; two more may join */
     uint64_t fingerprint; /* of the decoder; a producer with another one is turned away */
     const struct device_ops *device;
-    const char *device_options; /* NULL: none */
-    const char *local_host;     /* producers of this host are preferred; NULL: none */
+    uint32_t device_ordinal;    /* see device_options */
+    const char *device_text;    /* likewise */
+    device_broken_fn on_broken; /* NULL: nobody is told but who asks for a batch */
+    void *broken_context;
+    const char *local_host; /* producers of this host are preferred; NULL: none */
 };
 
 /* Binds, takes all memory and prints its budget. Needs no producer yet. ERR_CONFIG: the ranks do

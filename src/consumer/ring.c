@@ -7,6 +7,7 @@
 #include "consumer/ring.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -23,6 +24,7 @@ enum slot_state { SLOT_FREE, SLOT_FILLING, SLOT_READY, SLOT_COPYING, SLOT_LENT }
 struct slot {
     enum slot_state state;
     bool released; /* LENT: given back, perhaps with an event still to fire */
+    bool copying;  /* FILLING: copies of parts are queued; the client's thread's own */
     uint64_t gstep;
     void *host;
     void *device;
@@ -31,10 +33,12 @@ struct slot {
 };
 
 struct ring {
+    struct ring_options options;
     const struct device_ops *ops;
     struct device *device;
     size_t slot_bytes;
-    int wake_fd;
+    void *host;   /* of all slots */
+    void *memory; /* of all slots, on the device */
 
     pthread_mutex_t mutex; /* guards all below but the pointers in slots, which never change */
     pthread_cond_t moved;  /* a slot began to copy, or the ring failed or closed */
@@ -62,29 +66,48 @@ static struct slot *slot_of(struct ring *ring, uint64_t gstep)
     return &ring->slots[gstep % ring->slot_count];
 }
 
+static uint64_t stride_of(uint64_t slot_bytes)
+{
+    return (slot_bytes + PAGE_BYTES - 1) / PAGE_BYTES * PAGE_BYTES;
+}
+
 uint64_t ring_pinned_bytes(uint32_t slots, uint64_t slot_bytes)
 {
-    return slots * ((slot_bytes + PAGE_BYTES - 1) / PAGE_BYTES * PAGE_BYTES);
+    return slots * stride_of(slot_bytes);
 }
 
-static enum status slot_init(struct ring *ring, struct slot *slot, struct err *err)
+/* Pinning is slow, and a piece for each slot would only scatter them. */
+static enum status take_memory(struct ring *ring, struct err *err)
 {
-    TRY(ring->ops->alloc_pinned(ring->device, ring->slot_bytes, &slot->host, err));
-    TRY(ring->ops->alloc_device(ring->device, ring->slot_bytes, &slot->device, err));
-    return ring->ops->event_new(ring->device, &slot->copied, err);
+    const size_t stride = stride_of(ring->slot_bytes);
+    const size_t bytes = ring->slot_count * stride;
+    TRY(ring->ops->alloc_pinned(ring->device, bytes, &ring->host, err));
+    TRY(ring->ops->alloc_device(ring->device, bytes, &ring->memory, err));
+    for (uint32_t i = 0; i < ring->slot_count; i++) {
+        struct slot *slot = &ring->slots[i];
+        slot->host = (uint8_t *)ring->host + i * stride;
+        slot->device = ring->memory == NULL ? NULL : (uint8_t *)ring->memory + i * stride;
+        TRY(ring->ops->event_new(ring->device, &slot->copied, err));
+    }
+    return OK;
 }
 
-/* Safe on a slot that slot_init left half-built. */
-static void slot_fini(struct ring *ring, struct slot *slot)
+/* Safe on what take_memory left half-done. */
+static void give_memory(struct ring *ring)
+{
+    if (ring->memory != NULL) {
+        ring->ops->free_device(ring->device, ring->memory);
+    }
+    if (ring->host != NULL) {
+        ring->ops->free_pinned(ring->device, ring->host,
+                               ring_pinned_bytes(ring->slot_count, ring->slot_bytes));
+    }
+}
+
+static void free_event(struct ring *ring, struct slot *slot)
 {
     if (slot->copied != NULL) {
         ring->ops->event_free(ring->device, &slot->copied);
-    }
-    if (slot->device != NULL) {
-        ring->ops->free_device(ring->device, slot->device);
-    }
-    if (slot->host != NULL) {
-        ring->ops->free_pinned(ring->device, slot->host, ring->slot_bytes);
     }
 }
 
@@ -95,20 +118,19 @@ enum status ring_new(const struct ring_options *options, struct ring **out, stru
     if (ring == NULL) {
         return err_errno(err, ERR_RESOURCE, "staging ring of %u slots", options->slots);
     }
+    ring->options = *options;
     ring->ops = options->ops;
     ring->device = options->device;
     ring->slot_bytes = options->slot_bytes;
-    ring->wake_fd = options->wake_fd;
     ring->slot_count = options->slots;
-    for (uint32_t i = 0; i < ring->slot_count; i++) {
-        const enum status status = slot_init(ring, &ring->slots[i], err);
-        if (status != OK) {
-            for (uint32_t j = 0; j <= i; j++) {
-                slot_fini(ring, &ring->slots[j]);
-            }
-            free(ring);
-            return status;
+    const enum status status = take_memory(ring, err);
+    if (status != OK) {
+        for (uint32_t i = 0; i < ring->slot_count; i++) {
+            free_event(ring, &ring->slots[i]);
         }
+        give_memory(ring);
+        free(ring);
+        return status;
     }
     CHECK(pthread_mutex_init(&ring->mutex, NULL) == 0);
     pthread_condattr_t attributes;
@@ -129,12 +151,25 @@ static struct device_event *event_in_flight(const struct slot *slot)
     return slot->state == SLOT_LENT && slot->released ? slot->done : NULL;
 }
 
+/* Waits for the copies of a slot's parts, which no event stands behind yet. */
+static enum status settle_parts(struct ring *ring, struct slot *slot, int64_t deadline,
+                                struct err *err)
+{
+    if (!slot->copying) {
+        return OK;
+    }
+    TRY(ring->ops->record(ring->device, slot->copied, err));
+    TRY(ring->ops->wait(ring->device, slot->copied, deadline, err));
+    slot->copying = false;
+    return OK;
+}
+
 /* A slot that stayed READY had its copy queued, perhaps, and no event recorded: nobody can know. */
-static bool may_be_in_flight(struct ring *ring, const struct slot *slot, int64_t deadline)
+static bool may_be_in_flight(struct ring *ring, struct slot *slot, int64_t deadline)
 {
     struct device_event *event = event_in_flight(slot);
     struct err err = {0};
-    return slot->state == SLOT_READY ||
+    return slot->state == SLOT_READY || settle_parts(ring, slot, deadline, &err) != OK ||
            (event != NULL && ring->ops->wait(ring->device, event, deadline, &err) == ERR_TIMEOUT);
 }
 
@@ -145,12 +180,17 @@ void ring_free(struct ring **ring)
         return;
     }
     const int64_t deadline = clock_now_ns() + EVENT_TIMEOUT_NS;
+    bool leaks = false;
     for (uint32_t i = 0; i < r->slot_count; i++) {
         if (may_be_in_flight(r, &r->slots[i], deadline)) {
-            log_error("staging slot %u leaks: the device may still use it", i);
+            log_error("the staging memory leaks: the device may still use slot %u", i);
+            leaks = true;
             continue;
         }
-        slot_fini(r, &r->slots[i]);
+        free_event(r, &r->slots[i]);
+    }
+    if (!leaks) {
+        give_memory(r);
     }
     CHECK(pthread_cond_destroy(&r->moved) == 0);
     CHECK(pthread_mutex_destroy(&r->mutex) == 0);
@@ -167,6 +207,25 @@ void ring_fail(struct ring *ring, const struct err *err)
     }
     CHECK(pthread_cond_broadcast(&ring->moved) == 0);
     unlock(ring);
+}
+
+/* The device failed at a slot: *err becomes what the ring fails with, which is the first such text.
+ */
+static enum status fail_device(struct ring *ring, const struct slot *slot, struct err *err)
+{
+    if (err->status != ERR_DEVICE) {
+        return err->status;
+    }
+    (void)err_prefix(err, "stream %s, step %" PRIu64 ", slot %u", ring->options.name, slot->gstep,
+                     (uint32_t)(slot - ring->slots));
+    ring_fail(ring, err);
+    lock(ring);
+    *err = ring->failure;
+    unlock(ring);
+    if (ring->options.on_broken != NULL) {
+        ring->options.on_broken(ring->options.broken_context, err);
+    }
+    return err_failed(err->status);
 }
 
 void ring_close(struct ring *ring)
@@ -195,8 +254,12 @@ enum status ring_reset(struct ring *ring, uint64_t first, uint64_t end, struct e
                            "release it first",
                            (unsigned long long)slot->gstep);
         }
-        if (event != NULL) {
-            TRY(ring->ops->wait(ring->device, event, deadline, err));
+        enum status status = settle_parts(ring, slot, deadline, err);
+        if (status == OK && event != NULL) {
+            status = ring->ops->wait(ring->device, event, deadline, err);
+        }
+        if (status != OK) {
+            return fail_device(ring, slot, err);
         }
     }
     lock(ring);
@@ -235,9 +298,31 @@ static void move(struct ring *ring, struct slot *slot, enum slot_state from, enu
     unlock(ring);
 }
 
+static enum status copy(struct ring *ring, struct slot *slot, size_t offset, size_t bytes,
+                        struct err *err)
+{
+    void *target = slot->device == NULL ? NULL : (uint8_t *)slot->device + offset;
+    return ring->ops->copy_async(ring->device, target, (uint8_t *)slot->host + offset, bytes, err);
+}
+
+enum status ring_part(struct ring *ring, uint64_t gstep, size_t offset, size_t bytes,
+                      struct err *err)
+{
+    if (!ring->options.copy_parts) {
+        return OK;
+    }
+    struct slot *slot = slot_of(ring, gstep);
+    CHECK(slot->state == SLOT_FILLING && slot->gstep == gstep);
+    CHECK(offset <= ring->slot_bytes && bytes <= ring->slot_bytes - offset);
+    slot->copying = true;
+    return copy(ring, slot, offset, bytes, err) == OK ? OK : fail_device(ring, slot, err);
+}
+
 static enum status queue_copy(struct ring *ring, struct slot *slot, struct err *err)
 {
-    TRY(ring->ops->copy_async(ring->device, slot->device, slot->host, ring->slot_bytes, err));
+    if (!ring->options.copy_parts) {
+        TRY(copy(ring, slot, 0, ring->slot_bytes, err));
+    }
     return ring->ops->record(ring->device, slot->copied, err);
 }
 
@@ -245,11 +330,10 @@ enum status ring_ready(struct ring *ring, uint64_t gstep, struct err *err)
 {
     struct slot *slot = slot_of(ring, gstep);
     CHECK(slot->gstep == gstep);
+    slot->copying = false;
     move(ring, slot, SLOT_FILLING, SLOT_READY);
-    const enum status status = queue_copy(ring, slot, err);
-    if (status != OK) {
-        ring_fail(ring, err);
-        return status;
+    if (queue_copy(ring, slot, err) != OK) {
+        return fail_device(ring, slot, err);
     }
     move(ring, slot, SLOT_READY, SLOT_COPYING);
     return OK;
@@ -273,7 +357,7 @@ bool ring_reclaim(struct ring *ring, bool *soon_out)
         return false;
     }
     if (status != OK) {
-        ring_fail(ring, &err);
+        (void)fail_device(ring, slot, &err);
         return false;
     }
     lock(ring);
@@ -378,7 +462,9 @@ enum status ring_take(struct ring *ring, struct ring_batch *out, struct err *err
 {
     struct slot *slot = NULL;
     TRY(wait_next(ring, &slot, err));
-    TRY(wait_copied(ring, slot, err));
+    if (wait_copied(ring, slot, err) != OK) {
+        return fail_device(ring, slot, err);
+    }
     lock(ring);
     slot->state = SLOT_LENT;
     ring->next++;
@@ -406,8 +492,8 @@ enum status ring_release(struct ring *ring, uint64_t gstep, struct device_event 
                        (unsigned long long)gstep);
     }
     const uint64_t one = 1;
-    if (ring->wake_fd >= 0) {
-        CHECK(write(ring->wake_fd, &one, sizeof(one)) == (ssize_t)sizeof(one));
+    if (ring->options.wake_fd >= 0) {
+        CHECK(write(ring->options.wake_fd, &one, sizeof(one)) == (ssize_t)sizeof(one));
     }
     return OK;
 }

@@ -17,9 +17,14 @@
  *            ring_release, then the reader's event has fired, then
  *            ring_reclaim, oldest step first
  *
+ * With copy_parts the copy is queued piece by piece while the slot is FILLING, and ring_ready only
+ * records the event behind the last of them; ring_reset then waits for a slot's pieces, too.
+ *
  * Who owns a slot's bytes: FILLING, READY: the client's thread. COPYING: the device. LENT: the
- * reader, until the event given with ring_release has fired. A slot never moves on before its event
- * has fired; on the host device events fire at once and the ring is used the same way.
+ * reader, until the event given with ring_release has fired. A part of a FILLING slot that
+ * ring_part was told of is the device's to read: nobody writes it again. A slot never moves on
+ * before its event has fired; on the host device events fire at once and the ring is used the same
+ * way.
  */
 #ifndef HEADRACE_CONSUMER_RING_H
 #define HEADRACE_CONSUMER_RING_H
@@ -29,14 +34,20 @@
 struct ring;
 
 struct ring_options {
+    const char *name; /* of the stream, for errors; borrowed */
     const struct device_ops *ops;
     struct device *device; /* borrowed for the ring's life */
     uint32_t slots;
     size_t slot_bytes;
-    int wake_fd; /* eventfd written after ring_release, for the client's poll set; -1: none */
+    bool copy_parts; /* each part is copied as ring_part tells of it, not the batch at ring_ready */
+    int wake_fd;     /* eventfd written after ring_release, for the client's poll set; -1: none */
+    device_broken_fn on_broken; /* the device has failed, with the text that ring_take will give;
+                                   NULL: nobody is told. Once at least, from either thread */
+    void *broken_context;
 };
 
-/* All memory is taken here. The ring is empty and its range is [0, 0). */
+/* All memory is taken here: one piece of staging memory and one of the device's. The ring is empty
+ * and its range is [0, 0). */
 MUST_USE enum status ring_new(const struct ring_options *options, struct ring **out,
                               struct err *err);
 /* Waits for events in flight (30 s at most; memory that the device may still use is then leaked).
@@ -52,7 +63,12 @@ uint64_t ring_pinned_bytes(uint32_t slots, uint64_t slot_bytes);
 MUST_USE enum status ring_reset(struct ring *ring, uint64_t first, uint64_t end, struct err *err);
 /* The slot of a step, to be filled: FREE or, for the same step, FILLING. slot_bytes bytes. */
 void *ring_claim(struct ring *ring, uint64_t gstep);
-/* All bytes of a claimed step are there; queues its copy. ERR_DEVICE also fails the ring. */
+/* Bytes of a claimed step are there, checked, and will not be written again before the step's copy
+ * is done. Without copy_parts this does nothing. ERR_DEVICE also fails the ring. */
+MUST_USE enum status ring_part(struct ring *ring, uint64_t gstep, size_t offset, size_t bytes,
+                               struct err *err);
+/* All bytes of a claimed step are there; queues its copy, or what records the end of its parts'.
+ * ERR_DEVICE also fails the ring. */
 MUST_USE enum status ring_ready(struct ring *ring, uint64_t gstep, struct err *err);
 /* Frees the oldest lent step if it can be: true, once for each. soon_out: it was released but the
  * reader's event has not fired yet, so ask again in a moment. */
@@ -71,7 +87,8 @@ struct ring_batch {
 /*
  * Waits for the next step in order and lends it. ERR_MISUSE: the range has ended, or the reader
  * keeps the batch whose slot the next step needs, so that waiting could never end. ERR_CANCELLED:
- * ring_close. ERR_DEVICE: the copy failed or took 30 s. Else what ring_fail was given.
+ * ring_close. ERR_DEVICE: the copy failed or took 30 s; the text names stream, step and slot. Else
+ * what ring_fail was given.
  */
 MUST_USE enum status ring_take(struct ring *ring, struct ring_batch *out, struct err *err);
 /* Waits until ring_take need not wait for the step's bytes: OK, ERR_TIMEOUT, or what ring_take

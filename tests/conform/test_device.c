@@ -31,7 +31,8 @@ static void open_device(int number)
 {
     device_fake_forget();
     ops = DEVICES[number].ops;
-    ck_assert_int_eq(ops->open(DEVICES[number].options, &device, &err), OK);
+    ck_assert_int_eq(
+        ops->open(&(struct device_options){.text = DEVICES[number].options}, &device, &err), OK);
     ck_assert_ptr_nonnull(device);
 }
 
@@ -215,7 +216,7 @@ START_TEST(every_call_can_fail_and_says_so)
     for (int n = 1;; n++) {
         char options[64];
         snprintf(options, sizeof(options), "seed=%d delay_us=100 fail_at=%d", n, n);
-        ck_assert_int_eq(ops->open(options, &device, &err), OK);
+        ck_assert_int_eq(ops->open(&(struct device_options){.text = options}, &device, &err), OK);
         memset(&err, 0, sizeof(err));
         const enum status status = whole_way();
         ck_assert_int_eq(status, err.status);
@@ -235,7 +236,8 @@ START_TEST(a_broken_device_stays_broken)
 {
     ops = &device_fake;
     device_fake_forget();
-    ck_assert_int_eq(ops->open("delay_us=100 break_at=2", &device, &err), OK);
+    ck_assert_int_eq(
+        ops->open(&(struct device_options){.text = "delay_us=100 break_at=2"}, &device, &err), OK);
     struct buffers b;
     buffers_init(&b, 100);
     copy_and_record(&b);

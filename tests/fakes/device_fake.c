@@ -230,12 +230,13 @@ static void parse_options(struct device *device, const char *options)
     }
 }
 
-static enum status fake_open(const char *options, struct device **out, struct err *err)
+static enum status fake_open(const struct device_options *options, struct device **out,
+                             struct err *err)
 {
     (void)err;
     struct device *device = calloc(1, sizeof(*device));
     CHECK(device != NULL);
-    parse_options(device, options);
+    parse_options(device, options->text);
     pthread_condattr_t attributes;
     CHECK(pthread_condattr_init(&attributes) == 0);
     CHECK(pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC) == 0);

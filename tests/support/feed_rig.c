@@ -66,7 +66,7 @@ void rig_open_on(struct rig *rig, const struct device_ops *device, const char *o
                                               .producers = producers,
                                               .fingerprint = RIG_FINGERPRINT,
                                               .device = device,
-                                              .device_options = options};
+                                              .device_text = options};
     ck_assert_msg(feed_new(&feed_options, &rig->feed, &err) == OK, "%s", err.message);
 }
 

@@ -18,7 +18,9 @@ static struct err err;
 static void begin_slow_copy(void)
 {
     device_fake_forget();
-    ck_assert_int_eq(device_fake.open("seed=3 delay_us=1000000", &device, &err), OK);
+    ck_assert_int_eq(device_fake.open(&(struct device_options){.text = "seed=3 delay_us=1000000"},
+                                      &device, &err),
+                     OK);
     ck_assert_int_eq(device_fake.alloc_pinned(device, BYTES, (void **)&pinned, &err), OK);
     ck_assert_int_eq(device_fake.alloc_device(device, BYTES, (void **)&memory, &err), OK);
     ck_assert_int_eq(device_fake.event_new(device, &event, &err), OK);

@@ -21,10 +21,13 @@ enum { SLOTS = 4, SLOT_BYTES = 10000 };
 static const struct {
     const struct device_ops *ops;
     const char *options;
+    bool parts; /* each half of a batch is copied as it comes */
 } DEVICES[] = {
-    {&device_host, NULL},
-    {&device_fake, NULL},
-    {&device_fake, "seed=1 delay_us=500"},
+    {&device_host, NULL, false},
+    {&device_fake, NULL, false},
+    {&device_fake, "seed=1 delay_us=500", false},
+    {&device_host, NULL, true},
+    {&device_fake, "seed=1 delay_us=500", true},
 };
 
 struct bench {
@@ -32,21 +35,25 @@ struct bench {
     struct device *device;
     struct ring *ring;
     int wake_fd;
+    bool parts;
 };
 
 static void bench_open(struct bench *b, const struct device_ops *ops, const char *options,
-                       uint32_t slots)
+                       bool parts)
 {
     struct err err = {0};
     device_fake_forget();
     b->ops = ops;
+    b->parts = parts;
     b->wake_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
     ck_assert_int_ge(b->wake_fd, 0);
-    ck_assert_int_eq(ops->open(options, &b->device, &err), OK);
-    const struct ring_options ring_options = {.ops = ops,
+    ck_assert_int_eq(ops->open(&(struct device_options){.text = options}, &b->device, &err), OK);
+    const struct ring_options ring_options = {.name = "train",
+                                              .ops = ops,
                                               .device = b->device,
-                                              .slots = slots,
+                                              .slots = SLOTS,
                                               .slot_bytes = SLOT_BYTES,
+                                              .copy_parts = parts,
                                               .wake_fd = b->wake_fd};
     ck_assert_int_eq(ring_new(&ring_options, &b->ring, &err), OK);
 }
@@ -84,9 +91,25 @@ static bool holds(const struct ring_batch *batch, uint64_t gstep)
     return batch->gstep == gstep && batch->slot == gstep % SLOTS;
 }
 
+/* The last half first, as parts may come. Bytes of a part that was told of are not touched again.
+ */
+static enum status fill_parts(struct bench *b, uint64_t gstep, struct err *err)
+{
+    enum { HALF = SLOT_BYTES / 2 };
+    uint8_t *bytes = ring_claim(b->ring, gstep);
+    memset(bytes + HALF, mark(gstep), SLOT_BYTES - HALF);
+    TRY(ring_part(b->ring, gstep, HALF, SLOT_BYTES - HALF, err));
+    memset(ring_claim(b->ring, gstep), mark(gstep), HALF);
+    return ring_part(b->ring, gstep, 0, HALF, err);
+}
+
 static enum status fill(struct bench *b, uint64_t gstep, struct err *err)
 {
-    memset(ring_claim(b->ring, gstep), mark(gstep), SLOT_BYTES);
+    if (b->parts) {
+        TRY(fill_parts(b, gstep, err));
+    } else {
+        memset(ring_claim(b->ring, gstep), mark(gstep), SLOT_BYTES);
+    }
     return ring_ready(b->ring, gstep, err);
 }
 
@@ -122,7 +145,7 @@ static int reclaim_all(struct bench *b)
 START_TEST(batches_go_round_in_order)
 {
     struct bench b;
-    bench_open(&b, DEVICES[_i].ops, DEVICES[_i].options, SLOTS);
+    bench_open(&b, DEVICES[_i].ops, DEVICES[_i].options, DEVICES[_i].parts);
     reset(&b, 6, 60);
     for (uint64_t g = 6; g < 60; g += 3) {
         struct ring_batch batch;
@@ -142,7 +165,7 @@ END_TEST
 START_TEST(steps_are_freed_oldest_first)
 {
     struct bench b;
-    bench_open(&b, DEVICES[_i].ops, DEVICES[_i].options, SLOTS);
+    bench_open(&b, DEVICES[_i].ops, DEVICES[_i].options, DEVICES[_i].parts);
     reset(&b, 0, 10);
     struct ring_batch batch;
     for (uint64_t g = 0; g < 3; g++) {
@@ -161,7 +184,7 @@ END_TEST
 START_TEST(a_reader_that_keeps_too_much_is_told)
 {
     struct bench b;
-    bench_open(&b, DEVICES[_i].ops, DEVICES[_i].options, SLOTS);
+    bench_open(&b, DEVICES[_i].ops, DEVICES[_i].options, DEVICES[_i].parts);
     reset(&b, 0, 10);
     struct ring_batch batch;
     struct err err = {0};
@@ -186,7 +209,7 @@ END_TEST
 START_TEST(wrong_releases_and_a_range_s_end_are_misuse)
 {
     struct bench b;
-    bench_open(&b, DEVICES[_i].ops, DEVICES[_i].options, SLOTS);
+    bench_open(&b, DEVICES[_i].ops, DEVICES[_i].options, DEVICES[_i].parts);
     reset(&b, 0, 1);
     struct ring_batch batch;
     struct err err = {0};
@@ -207,7 +230,7 @@ END_TEST
 START_TEST(a_release_wakes_the_client)
 {
     struct bench b;
-    bench_open(&b, DEVICES[_i].ops, DEVICES[_i].options, SLOTS);
+    bench_open(&b, DEVICES[_i].ops, DEVICES[_i].options, DEVICES[_i].parts);
     reset(&b, 0, 1);
     struct ring_batch batch;
     fill_ok(&b, 0);
@@ -223,7 +246,7 @@ END_TEST
 START_TEST(starting_anew_forgets_what_was_filled_and_waits_for_copies)
 {
     struct bench b;
-    bench_open(&b, DEVICES[_i].ops, DEVICES[_i].options, SLOTS);
+    bench_open(&b, DEVICES[_i].ops, DEVICES[_i].options, DEVICES[_i].parts);
     for (uint64_t round = 0; round < 30; round++) {
         const uint64_t first = round * 7;
         reset(&b, first, first + 7);
@@ -231,6 +254,10 @@ START_TEST(starting_anew_forgets_what_was_filled_and_waits_for_copies)
         fill_ok(&b, first);
         fill_ok(&b, first + 1);
         memset(ring_claim(b.ring, first + 2), 0xEE, SLOT_BYTES);
+        if (b.parts) { /* a step that never gets its other half */
+            struct err err = {0};
+            ck_assert_int_eq(ring_part(b.ring, first + 2, 0, 100, &err), OK);
+        }
         if (round % 2 == 0) {
             take_ok(&b, first, &batch);
             release_ok(&b, first, NULL);
@@ -284,7 +311,7 @@ START_TEST(a_slot_waits_for_the_reader_s_event)
     struct bench b;
     struct reader_work work;
     struct err err = {0};
-    bench_open(&b, &device_fake, "seed=3 delay_us=1000000", SLOTS);
+    bench_open(&b, &device_fake, "seed=3 delay_us=1000000", false);
     work_init(&b, &work);
     reset(&b, 0, 10);
     struct ring_batch batch;
@@ -347,7 +374,7 @@ START_TEST(two_threads_and_a_slow_device_deliver_every_byte)
     struct reader_work work;
     char options[64];
     snprintf(options, sizeof(options), "seed=%" PRIu64 " delay_us=100", test_seed());
-    bench_open(&b, _i == 0 ? &device_host : &device_fake, _i == 0 ? NULL : options, SLOTS);
+    bench_open(&b, _i == 0 ? &device_host : &device_fake, _i == 0 ? NULL : options, _i == 2);
     work_init(&b, &work);
     reset(&b, 0, STORM_STEPS);
     pthread_t thread;
@@ -394,7 +421,7 @@ static void expect_cancelled(struct bench *b)
 START_TEST(closing_ends_a_wait_for_bytes)
 {
     struct bench b;
-    bench_open(&b, DEVICES[_i].ops, DEVICES[_i].options, SLOTS);
+    bench_open(&b, DEVICES[_i].ops, DEVICES[_i].options, DEVICES[_i].parts);
     reset(&b, 0, 10);
     expect_cancelled(&b);
     bench_close(&b);
@@ -406,7 +433,7 @@ START_TEST(a_wait_may_end_before_the_bytes_come)
     struct bench b;
     struct err err = {0};
     struct ring_batch batch;
-    bench_open(&b, DEVICES[_i].ops, DEVICES[_i].options, SLOTS);
+    bench_open(&b, DEVICES[_i].ops, DEVICES[_i].options, DEVICES[_i].parts);
     reset(&b, 0, 10);
     const int64_t begin = clock_now_ns();
     ck_assert_int_eq(ring_wait(b.ring, begin + 20 * NS_PER_MS, &err), ERR_TIMEOUT);
@@ -424,7 +451,7 @@ END_TEST
 START_TEST(a_failure_reaches_the_reader_and_the_first_one_stays)
 {
     struct bench b;
-    bench_open(&b, DEVICES[_i].ops, DEVICES[_i].options, SLOTS);
+    bench_open(&b, DEVICES[_i].ops, DEVICES[_i].options, DEVICES[_i].parts);
     reset(&b, 0, 10);
     struct err starved = {0};
     struct err later = {0};
@@ -442,15 +469,29 @@ END_TEST
 
 /* ---- faults ---- */
 
-/* Ten steps on a device that fails at some call: a clean status, no hang, nothing lost. */
-static enum status ten_steps(struct bench *b)
+static void on_broken(void *context, const struct err *told)
+{
+    struct err *first = context;
+    if (first->status == OK) {
+        *first = *told;
+    }
+}
+
+/* Ten steps on a device that fails at some call: a clean status, no hang, nothing lost. broken:
+ * what the ring told, if anything. */
+static enum status ten_steps(struct bench *b, struct err *broken)
 {
     struct err err = {0};
-    const struct ring_options options = {.ops = b->ops,
+    const struct ring_options options = {.name = "train",
+                                         .ops = b->ops,
                                          .device = b->device,
                                          .slots = SLOTS,
                                          .slot_bytes = SLOT_BYTES,
-                                         .wake_fd = -1};
+                                         .copy_parts = b->parts,
+                                         .wake_fd = -1,
+                                         .on_broken = on_broken,
+                                         .broken_context = broken};
+    *broken = (struct err){0};
     TRY(ring_new(&options, &b->ring, &err));
     TRY(ring_reset(b->ring, 0, 10, &err));
     for (uint64_t g = 0; g < 10; g++) {
@@ -459,6 +500,14 @@ static enum status ten_steps(struct bench *b)
         const enum status taken = ring_take(b->ring, &batch, &err);
         if (filled != OK) {
             ck_assert_int_eq(taken, filled); /* the reader hears of it too */
+        }
+        if (taken != OK) { /* in the same words */
+            char place[64];
+            snprintf(place, sizeof(place), "stream train, step %d, slot %d: ", (int)g,
+                     (int)g % SLOTS);
+            ck_assert_int_eq(taken, ERR_DEVICE);
+            ck_assert_str_eq(err.message, broken->message);
+            ck_assert_msg(strncmp(err.message, place, strlen(place)) == 0, "%s", err.message);
         }
         TRY(taken);
         TRY(ring_release(b->ring, g, NULL, &err));
@@ -477,17 +526,20 @@ START_TEST(every_call_of_the_device_may_fail)
         char options[64];
         struct bench b = {.ops = &device_fake};
         struct err err = {0};
+        struct err broken;
+        b.parts = _i == 1;
         device_fake_forget();
         snprintf(options, sizeof(options), "seed=%d delay_us=50 fail_at=%d", n, n);
-        ck_assert_int_eq(b.ops->open(options, &b.device, &err), OK);
-        status = ten_steps(&b);
+        ck_assert_int_eq(b.ops->open(&(struct device_options){.text = options}, &b.device, &err),
+                         OK);
+        status = ten_steps(&b, &broken);
         ck_assert(status == OK || status == ERR_DEVICE);
         ring_free(&b.ring);
         b.ops->close(&b.device);
         const char *first = NULL;
         ck_assert_msg(device_fake_breaches(&first) == 0, "fail_at=%d: %s", n, first);
     }
-    ck_assert_int_gt(n, 3 * SLOTS + 3 * 10); /* allocations; copy, record and wait of each step */
+    ck_assert_int_gt(n, 2 + SLOTS + 3 * 10); /* memory, events; copy, record, wait of each step */
 }
 END_TEST
 
@@ -496,11 +548,15 @@ START_TEST(a_device_that_breaks_mid_copy_fails_the_reader)
     for (int n = 1; n <= 10; n++) {
         struct bench b = {.ops = &device_fake};
         struct err err = {0};
+        struct err broken;
         char options[64];
+        b.parts = _i == 1;
         device_fake_forget();
         snprintf(options, sizeof(options), "delay_us=50 break_at=%d", n);
-        ck_assert_int_eq(b.ops->open(options, &b.device, &err), OK);
-        ck_assert_int_eq(ten_steps(&b), ERR_DEVICE);
+        ck_assert_int_eq(b.ops->open(&(struct device_options){.text = options}, &b.device, &err),
+                         OK);
+        ck_assert_int_eq(ten_steps(&b, &broken), ERR_DEVICE);
+        ck_assert_ptr_nonnull(strstr(broken.message, "broken on request"));
         ring_free(&b.ring);
         b.ops->close(&b.device);
         ck_assert_int_eq(device_fake_breaches(NULL), 0);
@@ -511,7 +567,7 @@ END_TEST
 START_TEST(closing_ends_a_wait_for_a_copy_that_hangs)
 {
     struct bench b;
-    bench_open(&b, &device_fake, "hang_at=1", SLOTS);
+    bench_open(&b, &device_fake, "hang_at=1", false);
     reset(&b, 0, 10);
     fill_ok(&b, 0);
     expect_cancelled(&b);
@@ -534,12 +590,12 @@ int main(void)
     tcase_add_loop_test(tc, a_release_wakes_the_client, 0, devices);
     tcase_add_loop_test(tc, starting_anew_forgets_what_was_filled_and_waits_for_copies, 0, devices);
     tcase_add_test(tc, a_slot_waits_for_the_reader_s_event);
-    tcase_add_loop_test(tc, two_threads_and_a_slow_device_deliver_every_byte, 0, 2);
+    tcase_add_loop_test(tc, two_threads_and_a_slow_device_deliver_every_byte, 0, 3);
     tcase_add_loop_test(tc, closing_ends_a_wait_for_bytes, 0, devices);
     tcase_add_loop_test(tc, a_wait_may_end_before_the_bytes_come, 0, devices);
     tcase_add_loop_test(tc, a_failure_reaches_the_reader_and_the_first_one_stays, 0, devices);
-    tcase_add_test(tc, every_call_of_the_device_may_fail);
-    tcase_add_test(tc, a_device_that_breaks_mid_copy_fails_the_reader);
+    tcase_add_loop_test(tc, every_call_of_the_device_may_fail, 0, 2);
+    tcase_add_loop_test(tc, a_device_that_breaks_mid_copy_fails_the_reader, 0, 2);
     tcase_add_test(tc, closing_ends_a_wait_for_a_copy_that_hangs);
     suite_add_tcase(suite, tc);
     return suite_main(suite);
