@@ -118,6 +118,9 @@ void bias_relu_gradient_host(const float *out, size_t positions, size_t channels
 void mean_pool_host(const float *in, size_t positions, size_t channels, float *out);
 void mean_pool_gradient_host(const float *d_out, size_t positions, size_t channels, float *d_in);
 
+/* sum[i] = sum[i] + parts[0][i] + parts[1][i] + ...: what pictures add to a gradient. */
+void sum_pictures_host(const float *parts, size_t pictures, size_t count, float *sum);
+
 /*
  * Returns -log(softmax(logits)[label]), writes its derivative by the logits to d_logits (NULL: not
  * wanted) and whether the label has the highest logit (the first of equals) to *correct_out. exp

@@ -113,3 +113,199 @@ struct launch normalize_launch(const struct normalize *normalize, const uint8_t 
     }
     return launch;
 }
+
+/* Threads that stride over `count` elements of each picture, a few elements each. */
+static struct launch over_elements(const char *kernel, size_t count, size_t pictures)
+{
+    enum { ELEMENTS_EACH = 4 };
+    struct launch launch = {.kernel = kernel};
+    set_block(&launch, ELEMENT_THREADS, 0);
+    set_grid(&launch, ceil_div(count, ELEMENT_THREADS * ELEMENTS_EACH), pictures, 1);
+    return launch;
+}
+
+/* A thread for each of `count` sums. */
+static struct launch over_sums(const char *kernel, size_t count)
+{
+    struct launch launch = {.kernel = kernel};
+    set_block(&launch, SUM_THREADS, 0);
+    set_grid(&launch, ceil_div(count, SUM_THREADS), 1, 1);
+    return launch;
+}
+
+/* Kernels count a picture's elements in 32 bits. */
+static size_t picture_elements(const struct maps *maps)
+{
+    CHECK(maps->positions < LAUNCH_SIDE_MAX && maps->channels < LAUNCH_SIDE_MAX);
+    const size_t count = maps->positions * maps->channels;
+    CHECK(count < LAUNCH_SIDE_MAX);
+    return count;
+}
+
+static struct launch over_map_elements(const char *kernel, const struct maps *maps)
+{
+    return over_elements(kernel, picture_elements(maps), maps->pictures);
+}
+
+static struct launch over_map_sums(const char *kernel, const struct maps *maps)
+{
+    (void)picture_elements(maps);
+    CHECK(maps->pictures < LAUNCH_SIDE_MAX);
+    return over_sums(kernel, maps->pictures * maps->channels);
+}
+
+static void add_maps(struct launch *launch, const struct maps *maps)
+{
+    add_u32(launch, maps->pictures);
+    add_u32(launch, maps->positions);
+    add_u32(launch, maps->channels);
+}
+
+static float share_of(const struct maps *maps)
+{
+    return 1.0F / (float)maps->positions;
+}
+
+static struct launch channel_sums(const struct maps *maps, const float *in, float factor,
+                                  float *out)
+{
+    struct launch launch = over_map_sums("channel_sums", maps);
+    add_pointer(&launch, in);
+    add_pointer(&launch, out);
+    add_maps(&launch, maps);
+    add_f32(&launch, factor);
+    return launch;
+}
+
+struct launch mean_pool_launch(const struct maps *maps, const float *in, float *out)
+{
+    return channel_sums(maps, in, share_of(maps), out);
+}
+
+struct launch bias_gradient_launch(const struct maps *maps, const float *d, float *parts)
+{
+    return channel_sums(maps, d, 1, parts);
+}
+
+struct launch sum_pictures_launch(size_t pictures, size_t count, const float *parts, float *sum)
+{
+    struct launch launch = over_sums("sum_pictures", count);
+    add_pointer(&launch, parts);
+    add_pointer(&launch, sum);
+    add_u32(&launch, pictures);
+    add_u64(&launch, count);
+    return launch;
+}
+
+struct launch mean_pool_gradient_launch(const struct maps *maps, const float *d_out, float *d_in)
+{
+    struct launch launch = over_map_elements("mean_pool_gradient", maps);
+    add_pointer(&launch, d_out);
+    add_pointer(&launch, d_in);
+    add_maps(&launch, maps);
+    add_f32(&launch, share_of(maps));
+    return launch;
+}
+
+struct launch bias_relu_launch(const struct maps *maps, const float *in, const float *bias,
+                               float *out)
+{
+    struct launch launch = over_map_elements("bias_relu", maps);
+    add_pointer(&launch, in);
+    add_pointer(&launch, bias);
+    add_pointer(&launch, out);
+    add_maps(&launch, maps);
+    return launch;
+}
+
+struct launch relu_gradient_launch(size_t count, const float *out, float *d)
+{
+    struct launch launch = over_elements("relu_gradient", count, 1);
+    add_pointer(&launch, out);
+    add_pointer(&launch, d);
+    add_u64(&launch, count);
+    return launch;
+}
+
+struct launch channel_norm_moments_launch(const struct maps *maps, const float *in, float *means,
+                                          float *inverses)
+{
+    struct launch launch = over_map_sums("channel_norm_moments", maps);
+    add_pointer(&launch, in);
+    add_pointer(&launch, means);
+    add_pointer(&launch, inverses);
+    add_maps(&launch, maps);
+    add_f32(&launch, share_of(maps));
+    add_f32(&launch, CHANNEL_NORM_FLOOR);
+    return launch;
+}
+
+struct launch channel_norm_launch(const struct maps *maps, const float *in, const float *means,
+                                  const float *inverses, float *out)
+{
+    struct launch launch = over_map_elements("channel_norm", maps);
+    add_pointer(&launch, in);
+    add_pointer(&launch, means);
+    add_pointer(&launch, inverses);
+    add_pointer(&launch, out);
+    add_maps(&launch, maps);
+    return launch;
+}
+
+struct launch channel_norm_gradient_means_launch(const struct maps *maps, const float *out,
+                                                 const float *d, float *d_means, float *along_means)
+{
+    struct launch launch = over_map_sums("channel_norm_gradient_means", maps);
+    add_pointer(&launch, out);
+    add_pointer(&launch, d);
+    add_pointer(&launch, d_means);
+    add_pointer(&launch, along_means);
+    add_maps(&launch, maps);
+    add_f32(&launch, share_of(maps));
+    return launch;
+}
+
+struct launch channel_norm_gradient_launch(const struct maps *maps, const float *out,
+                                           const float *inverses, const float *d_means,
+                                           const float *along_means, float *d)
+{
+    struct launch launch = over_map_elements("channel_norm_gradient", maps);
+    add_pointer(&launch, out);
+    add_pointer(&launch, inverses);
+    add_pointer(&launch, d_means);
+    add_pointer(&launch, along_means);
+    add_pointer(&launch, d);
+    add_maps(&launch, maps);
+    return launch;
+}
+
+struct launch softmax_loss_launch(size_t pictures, size_t classes,
+                                  const struct softmax_arrays *arrays)
+{
+    struct launch launch = {.kernel = "softmax_loss"};
+    CHECK(classes > 0);
+    set_block(&launch, SOFTMAX_THREADS, SOFTMAX_SHARED_BYTES);
+    set_grid(&launch, pictures, 1, 1);
+    add_pointer(&launch, arrays->logits);
+    add_pointer(&launch, arrays->labels);
+    add_pointer(&launch, arrays->losses);
+    add_pointer(&launch, arrays->corrects);
+    add_pointer(&launch, arrays->d_logits);
+    add_u32(&launch, pictures);
+    add_u32(&launch, classes);
+    return launch;
+}
+
+struct launch sgd_launch(const struct sgd *sgd, float *parameters, float *velocity,
+                         const float *gradient, size_t count)
+{
+    struct launch launch = over_elements("sgd", count, 1);
+    add_pointer(&launch, parameters);
+    add_pointer(&launch, velocity);
+    add_pointer(&launch, gradient);
+    add_u64(&launch, count);
+    add_f32(&launch, sgd->scale);
+    add_f32(&launch, sgd->momentum);
+    add_f32(&launch, sgd->learning_rate);
+    return launch;
+}

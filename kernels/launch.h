@@ -46,4 +46,79 @@ void launch_params(struct launch *launch, void *params[LAUNCH_PARAMS_MAX]);
  */
 struct launch normalize_launch(const struct normalize *normalize, const uint8_t *in, void *out);
 
+/* What the layers of a network hand on: pictures x positions x channels. */
+struct maps {
+    size_t pictures, positions, channels;
+};
+
+/*
+ * Sums. A sum over a batch has two steps, each in one fixed order: over a picture's positions, then
+ * over pictures. So a gradient differs from the host's, which adds every position of every picture
+ * to one sum, in its last bits, and is the same in every run and on every card.
+ *
+ * channel_sums: const f32 *in, f32 *out, u32 pictures, positions, channels, f32 factor.
+ * out[n][c] = (0 + sum over p of in[n][p][c]) * factor.
+ *
+ * sum_pictures: const f32 *parts, f32 *sum, u32 pictures, u64 count.
+ * sum_pictures_host.
+ */
+struct launch mean_pool_launch(const struct maps *maps, const float *in, float *out);
+struct launch bias_gradient_launch(const struct maps *maps, const float *d, float *parts);
+struct launch sum_pictures_launch(size_t pictures, size_t count, const float *parts, float *sum);
+
+/* mean_pool_gradient: const f32 *d_out, f32 *d_in, u32 pictures, positions, channels, f32 share. */
+struct launch mean_pool_gradient_launch(const struct maps *maps, const float *d_out, float *d_in);
+
+/* bias_relu: const f32 *in, const f32 *bias, f32 *out, u32 pictures, positions, channels. in may be
+ * out. */
+struct launch bias_relu_launch(const struct maps *maps, const float *in, const float *bias,
+                               float *out);
+/* relu_gradient: const f32 *out, f32 *d, u64 count. In place: d becomes 0 where out is 0. */
+struct launch relu_gradient_launch(size_t count, const float *out, float *d);
+
+/*
+ * channel_norm_host, in two launches. means and inverses: pictures x channels.
+ * channel_norm_moments: const f32 *in, f32 *means, f32 *inverses, u32 pictures, positions,
+ * channels, f32 share, f32 floor. channel_norm: const f32 *in, const f32 *means, const f32
+ * *inverses, f32 *out, u32 pictures, positions, channels. in may be out.
+ */
+struct launch channel_norm_moments_launch(const struct maps *maps, const float *in, float *means,
+                                          float *inverses);
+struct launch channel_norm_launch(const struct maps *maps, const float *in, const float *means,
+                                  const float *inverses, float *out);
+
+/*
+ * channel_norm_gradient_host, in two launches. d_means and along_means: pictures x channels.
+ * channel_norm_gradient_means: const f32 *out, const f32 *d, f32 *d_means, f32 *along_means,
+ * u32 pictures, positions, channels, f32 share.
+ * channel_norm_gradient: const f32 *out, const f32 *inverses, const f32 *d_means,
+ * const f32 *along_means, f32 *d, u32 pictures, positions, channels. In place.
+ */
+struct launch channel_norm_gradient_means_launch(const struct maps *maps, const float *out,
+                                                 const float *d, float *d_means,
+                                                 float *along_means);
+struct launch channel_norm_gradient_launch(const struct maps *maps, const float *out,
+                                           const float *inverses, const float *d_means,
+                                           const float *along_means, float *d);
+
+/*
+ * softmax_loss: const f32 *logits, const i64 *labels, f32 *losses, u32 *corrects, f32 *d_logits
+ * (null: not wanted), u32 pictures, classes. corrects: 1 or 0. A label that is no class makes the
+ * loss NaN.
+ */
+struct softmax_arrays {
+    const float *logits;
+    const int64_t *labels;
+    float *losses;
+    uint32_t *corrects;
+    float *d_logits;
+};
+struct launch softmax_loss_launch(size_t pictures, size_t classes,
+                                  const struct softmax_arrays *arrays);
+
+/* sgd: f32 *parameters, f32 *velocity, const f32 *gradient, u64 count, f32 scale, momentum,
+ * learning_rate. */
+struct launch sgd_launch(const struct sgd *sgd, float *parameters, float *velocity,
+                         const float *gradient, size_t count);
+
 #endif

@@ -67,18 +67,28 @@ void normalize_factors(struct normalize *normalize, const float mean[3], const f
     }
 }
 
-/* One channel of a row; its elements are `step` apart. */
-static void write_f32(const uint8_t *restrict bytes, size_t count, float scale, float bias,
-                      float *restrict out, size_t step)
+/* A row into three planes. */
+static void write_planes(const struct normalize *n, const uint8_t *restrict pixels, float *out)
 {
-    if (step == 1) { /* said apart, for the vectoriser */
-        for (size_t i = 0; i < count; i++) {
-            out[i] = (float)bytes[3 * i] * scale + bias;
-        }
-        return;
+    const float scale[3] = {n->scale[0], n->scale[1], n->scale[2]};
+    const float bias[3] = {n->bias[0], n->bias[1], n->bias[2]};
+    float *restrict red = out;
+    float *restrict green = red + n->out_plane;
+    float *restrict blue = green + n->out_plane;
+    for (size_t x = 0; x < n->width; x++) {
+        red[x] = (float)pixels[3 * x] * scale[0] + bias[0];
+        green[x] = (float)pixels[3 * x + 1] * scale[1] + bias[1];
+        blue[x] = (float)pixels[3 * x + 2] * scale[2] + bias[2];
     }
-    for (size_t i = 0; i < count; i++) {
-        out[i * step] = (float)bytes[3 * i] * scale + bias;
+}
+
+static void write_pixels(const struct normalize *n, const uint8_t *restrict pixels,
+                         float *restrict out)
+{
+    for (size_t x = 0; x < n->width; x++) {
+        for (size_t c = 0; c < 3; c++) {
+            out[3 * x + c] = (float)pixels[3 * x + c] * n->scale[c] + n->bias[c];
+        }
     }
 }
 
@@ -98,34 +108,34 @@ static void narrow_fill(const struct normalize *n, struct narrow *narrow)
     }
 }
 
-static void write_narrow(const uint8_t *bytes, size_t count, const uint16_t of[256], uint16_t *out,
-                         size_t step)
+static void write_narrow(const struct normalize *n, const struct narrow *narrow,
+                         const uint8_t *pixels, uint16_t *out)
 {
-    for (size_t i = 0; i < count; i++) {
-        out[i * step] = of[bytes[3 * i]];
+    const size_t step = n->nhwc ? 3 : 1;
+    const size_t plane = n->nhwc ? 1 : n->out_plane;
+    for (size_t c = 0; c < 3; c++) {
+        for (size_t x = 0; x < n->width; x++) {
+            out[c * plane + x * step] = narrow->of[c][pixels[3 * x + c]];
+        }
     }
 }
 
 void normalize_into_host(const struct normalize *n, const uint8_t *in, void *out)
 {
-    const size_t step = n->nhwc ? 3 : 1;
-    const size_t plane = n->nhwc ? 1 : n->out_plane;
     struct narrow narrow;
     if (n->type != NORMALIZE_F32) {
         narrow_fill(n, &narrow);
     }
     for (size_t picture = 0; picture < n->pictures; picture++) {
         for (size_t y = 0; y < n->height; y++) {
-            const uint8_t *bytes = in + picture * n->in_picture + y * n->in_row;
-            const size_t row = picture * n->out_picture + y * n->out_row;
-            for (size_t c = 0; c < 3; c++) {
-                const size_t at = row + c * plane;
-                if (n->type == NORMALIZE_F32) {
-                    write_f32(bytes + c, n->width, n->scale[c], n->bias[c], (float *)out + at,
-                              step);
-                } else {
-                    write_narrow(bytes + c, n->width, narrow.of[c], (uint16_t *)out + at, step);
-                }
+            const uint8_t *pixels = in + picture * n->in_picture + y * n->in_row;
+            const size_t at = picture * n->out_picture + y * n->out_row;
+            if (n->type != NORMALIZE_F32) {
+                write_narrow(n, &narrow, pixels, (uint16_t *)out + at);
+            } else if (n->nhwc) {
+                write_pixels(n, pixels, (float *)out + at);
+            } else {
+                write_planes(n, pixels, (float *)out + at);
             }
         }
     }

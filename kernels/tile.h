@@ -17,4 +17,14 @@
 #define NORMALIZE_PIXELS                16
 #define NORMALIZE_SHARED_BYTES(threads) ((threads)*NORMALIZE_PIXELS * 3 + 16)
 
+/* Kernels with a thread for an element, and those with a thread for a long sum: how many in a block
+ * (few of the latter, so that there are blocks for every processor), and terms fetched ahead. */
+#define ELEMENT_THREADS 256
+#define SUM_THREADS     32
+#define SUM_AHEAD       16U
+
+/* softmax_loss: threads, with a float and an index each, and two words for all of them. */
+#define SOFTMAX_THREADS      128
+#define SOFTMAX_SHARED_BYTES (SOFTMAX_THREADS * 8 + 8)
+
 #endif

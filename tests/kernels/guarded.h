@@ -89,6 +89,24 @@ static inline float *guarded_copy(const float *from, size_t count)
     return values;
 }
 
+static inline uint32_t float_bits(float value)
+{
+    uint32_t bits;
+    memcpy(&bits, &value, sizeof(bits));
+    return bits;
+}
+
+/* Bit for bit; all NaNs are one. */
+static inline void assert_same_bits(const float *got, const float *want, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        const bool both_nan = got[i] != got[i] && want[i] != want[i];
+        if (float_bits(got[i]) != float_bits(want[i]) && !both_nan) {
+            ck_abort_msg("element %zu: %a, wanted %a", i, (double)got[i], (double)want[i]);
+        }
+    }
+}
+
 /* Bit for bit, but for the sign of a zero. */
 static inline void assert_floats_equal(const float *got, const float *want, size_t count)
 {
