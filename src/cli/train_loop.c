@@ -28,6 +28,7 @@
 #define MAY_BEGIN_NS       (60 * NS_PER_S)
 #define PATIENCE_NS        (10 * NS_PER_S) /* for data, once a stop is agreed on */
 #define LOOK_NS            NS_PER_S        /* between looks whether one is */
+#define MIB                (1024.0 * 1024.0)
 enum { LINE_BYTES = 512 };
 
 static const char TRAIN[] = "train";
@@ -506,8 +507,13 @@ static enum status open_trainer(struct loop *loop, struct err *err)
                                                     .coll_ops = options->coll_ops,
                                                     .coll = options->coll};
     TRY(options->trainer_ops->open(&trainer_options, &loop->trainer, err));
-    return train_keeper_init(&loop->keeper, loop->config, options->base, &loop->train, &loop->team,
-                             options->trainer_ops, loop->trainer, err);
+    TRY(train_keeper_init(&loop->keeper, loop->config, options->base, &loop->train, &loop->team,
+                          options->trainer_ops, loop->trainer, err));
+    const size_t bytes =
+        options->trainer_ops->memory_bytes(loop->trainer) + train_keeper_bytes(&loop->keeper);
+    log_info("memory budget: trainer %s with its checkpoint: %.1f MiB", options->trainer_ops->name,
+             (double)bytes / MIB);
+    return OK;
 }
 
 static enum status resume(struct loop *loop, struct err *err)

@@ -58,6 +58,11 @@ enum status train_keeper_init(struct train_keeper *out, const struct config *con
     return make_room(out, (uint32_t)config->epochs, err);
 }
 
+size_t train_keeper_bytes(const struct train_keeper *keeper)
+{
+    return keeper->model_bytes + 1 + history_bytes(keeper->epochs);
+}
+
 void train_keeper_fini(struct train_keeper *keeper)
 {
     free(keeper->model);

@@ -29,6 +29,7 @@ MUST_USE enum status train_keeper_init(struct train_keeper *out, const struct co
                                        const char *base, const struct feed_stream *train,
                                        const struct train_team *team, const struct trainer_ops *ops,
                                        struct trainer *trainer, struct err *err);
+size_t train_keeper_bytes(const struct train_keeper *keeper);
 void train_keeper_fini(struct train_keeper *keeper);
 
 struct train_place {

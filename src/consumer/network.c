@@ -43,6 +43,7 @@ struct network {
     size_t features;
     size_t linear_weights, linear_bias; /* offsets */
     size_t parameters;
+    size_t bytes; /* of all buffers, and this */
     float *input; /* 3 x height x width */
     float *scratch;
     float *pooled, *d_pooled;
@@ -100,8 +101,9 @@ static size_t larger(size_t a, size_t b)
 }
 
 /* The shape's limits keep every product far below SIZE_MAX. */
-static bool floats_new(size_t count, float **out)
+static bool floats_new(struct network *network, size_t count, float **out)
 {
+    network->bytes += count * sizeof(float);
     *out = calloc(count, sizeof(float));
     return *out != NULL;
 }
@@ -114,21 +116,22 @@ static bool buffers_new(struct network *network)
         const size_t count = layer->positions * layer->conv.filters;
         scratch = larger(scratch, conv_scratch(&layer->conv));
         scratch = larger(scratch, 2 * layer->conv.filters); /* of the channel norm */
-        if (!floats_new(count, &layer->before) || !floats_new(count, &layer->out) ||
-            !floats_new(count, &layer->d_out)) {
+        if (!floats_new(network, count, &layer->before) ||
+            !floats_new(network, count, &layer->out) ||
+            !floats_new(network, count, &layer->d_out)) {
             return false;
         }
-        if (DESIGN[i].normalized && !floats_new(layer->conv.filters, &layer->inverse)) {
+        if (DESIGN[i].normalized && !floats_new(network, layer->conv.filters, &layer->inverse)) {
             return false;
         }
     }
     const struct network_shape *shape = &network->shape;
-    return floats_new((size_t)3 * shape->height * shape->width, &network->input) &&
-           floats_new(scratch, &network->scratch) &&
-           floats_new(network->features, &network->pooled) &&
-           floats_new(network->features, &network->d_pooled) &&
-           floats_new(shape->classes, &network->logits) &&
-           floats_new(shape->classes, &network->d_logits);
+    return floats_new(network, (size_t)3 * shape->height * shape->width, &network->input) &&
+           floats_new(network, scratch, &network->scratch) &&
+           floats_new(network, network->features, &network->pooled) &&
+           floats_new(network, network->features, &network->d_pooled) &&
+           floats_new(network, shape->classes, &network->logits) &&
+           floats_new(network, shape->classes, &network->d_logits);
 }
 
 enum status network_new(const struct network_shape *shape, struct network **out, struct err *err)
@@ -139,6 +142,7 @@ enum status network_new(const struct network_shape *shape, struct network **out,
         return err_set(err, ERR_RESOURCE, "network: out of memory");
     }
     network->shape = *shape;
+    network->bytes = sizeof(*network);
     lay_out(network);
     if (!buffers_new(network)) {
         network_free(&network);
@@ -147,6 +151,11 @@ enum status network_new(const struct network_shape *shape, struct network **out,
     }
     *out = network;
     return OK;
+}
+
+size_t network_bytes(const struct network *network)
+{
+    return network->bytes;
 }
 
 void network_free(struct network **network)

@@ -28,6 +28,9 @@ MUST_USE enum status network_new(const struct network_shape *shape, struct netwo
                                  struct err *err);
 void network_free(struct network **network);
 
+/* All memory that it has taken. */
+size_t network_bytes(const struct network *network);
+
 size_t network_parameters(const struct network *network);
 
 /* First weights: uniform in +-sqrt(6 / inputs of the layer) (He et al. 2015), a function of the

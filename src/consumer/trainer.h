@@ -52,6 +52,8 @@ struct trainer_ops {
     size_t (*state_bytes)(const struct trainer *trainer);
     void (*save)(const struct trainer *trainer, void *state);
     enum status (*load)(struct trainer *trainer, const void *state, size_t bytes, struct err *err);
+    /* All memory that open has taken, for the printed budget; a step takes none. */
+    size_t (*memory_bytes)(const struct trainer *trainer);
     void (*close)(struct trainer **trainer);
 };
 

@@ -234,6 +234,12 @@ static enum status reference_load(struct trainer *t, const void *state, size_t b
     return OK;
 }
 
+static size_t reference_memory_bytes(const struct trainer *t)
+{
+    return sizeof(*t) + network_bytes(t->network) +
+           (3 * t->parameter_count + TAIL_FLOATS) * sizeof(float);
+}
+
 const struct trainer_ops trainer_reference = {
     .name = "reference",
     .open = reference_open,
@@ -242,5 +248,6 @@ const struct trainer_ops trainer_reference = {
     .state_bytes = reference_state_bytes,
     .save = reference_save,
     .load = reference_load,
+    .memory_bytes = reference_memory_bytes,
     .close = reference_close,
 };

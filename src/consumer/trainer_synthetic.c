@@ -131,6 +131,11 @@ static enum status synthetic_load(struct trainer *t, const void *state, size_t b
     return OK;
 }
 
+static size_t synthetic_memory_bytes(const struct trainer *t)
+{
+    return sizeof(*t) + (t->gradient_count + 1) * sizeof(float);
+}
+
 const struct trainer_ops trainer_synthetic = {
     .name = "synthetic",
     .open = synthetic_open,
@@ -139,5 +144,6 @@ const struct trainer_ops trainer_synthetic = {
     .state_bytes = synthetic_state_bytes,
     .save = synthetic_save,
     .load = synthetic_load,
+    .memory_bytes = synthetic_memory_bytes,
     .close = synthetic_close,
 };

@@ -383,8 +383,9 @@ class Jobs(unittest.TestCase):
         self.assertEqual(cluster.wait(), code, cluster.output())
         cluster.nobody_left()
         feed = cluster.find(r"memory budget: feed in all: ([\d.]+) MiB")
+        trainer = cluster.find(r"memory budget: trainer \w+ with its checkpoint: ([\d.]+) MiB")
         making = cluster.find(r"memory budget: (\d+) batches of ([\d.]+) MiB, read buffers ([\d.]+) MiB")
-        budgets = {"train": float(feed[0].group(1)),
+        budgets = {"train": float(feed[0].group(1)) + float(trainer[0].group(1)),
                    "serve": float(making[0].group(1)) * float(making[0].group(2)) + float(making[0].group(3))}
         self.assertEqual({word for word, _ in peaks}, {"train", "serve"})
         for (word, pid), peak in peaks.items():
@@ -407,6 +408,12 @@ class Jobs(unittest.TestCase):
     def test_memory_stays_under_the_printed_budget_with_a_stalled_trainer(self):
         self.skip_memory_under_sanitizers()
         self.check_memory(self.large(epochs=4, trainer={"name": "synthetic", "step_ms": 500}))
+
+    def test_memory_stays_under_the_printed_budget_with_a_large_gradient(self):
+        self.skip_memory_under_sanitizers()
+        gradient = {"name": "synthetic", "step_ms": 0, "grad_mb": 3 * PROCESS_MIB}
+        peaks = self.check_memory(self.cluster(epochs=1, trainer=gradient))
+        self.assertGreater(max(peaks.values()), 2 * PROCESS_MIB)  # so it was all there, and counted
 
     def test_memory_stays_under_the_printed_budget_with_a_hung_producer(self):
         self.skip_memory_under_sanitizers()
