@@ -36,14 +36,36 @@ static const struct {
 static const char NOT_NOTICED[] = "NO_CANCEL";
 
 static struct sim_counts counts;
-static char aborted[64]; /* what to say if this world ends in abort() */
 
-/* A CHECK that fails in the scheduler ends the program: its seed is wanted all the same. */
-static void on_abort(int number)
+/* ---- a world that ends the program: its seed is wanted all the same ---- */
+
+static const int CRASHES[] = {SIGABRT, SIGSEGV, SIGBUS, SIGILL, SIGFPE};
+static struct sigaction before[ARRAY_LEN(CRASHES)]; /* a sanitizer's, if there is one */
+static char crashed[96];                            /* what to say then */
+
+/* Hands the signal on to whoever would have had it: it comes again when this returns. */
+static void on_crash(int number)
 {
-    (void)!write(STDOUT_FILENO, aborted, strlen(aborted));
-    (void)signal(number, SIG_DFL);
+    (void)!write(STDOUT_FILENO, crashed, strlen(crashed));
+    for (size_t i = 0; i < ARRAY_LEN(CRASHES); i++) {
+        if (CRASHES[i] == number) {
+            (void)sigaction(number, &before[i], NULL);
+        }
+    }
     (void)raise(number);
+}
+
+/* On a stack of its own, for the other one may be what has run out. */
+static void catch_crashes(void)
+{
+    static char stack[64 * 1024];
+    const stack_t own = {.ss_sp = stack, .ss_size = sizeof(stack)};
+    struct sigaction action = {.sa_handler = on_crash, .sa_flags = SA_ONSTACK};
+    (void)sigemptyset(&action.sa_mask);
+    CHECK(sigaltstack(&own, NULL) == 0);
+    for (size_t i = 0; i < ARRAY_LEN(CRASHES); i++) {
+        CHECK(sigaction(CRASHES[i], &action, &before[i]) == 0);
+    }
 }
 
 static bool run_one(uint64_t seed, uint32_t sched_mutant, uint32_t sim_mutant, bool trace)
@@ -51,7 +73,10 @@ static bool run_one(uint64_t seed, uint32_t sched_mutant, uint32_t sim_mutant, b
     const struct sim_options options = {
         .seed = seed, .sched_mutant = sched_mutant, .sim_mutant = sim_mutant, .trace = trace};
     char text[SIM_TEXT_BYTES] = "";
-    (void)snprintf(aborted, sizeof(aborted), "seed %" PRIu64 ": a CHECK failed\n", seed);
+    (void)snprintf(crashed, sizeof(crashed),
+                   "seed %" PRIu64
+                   ": the program crashed\nto see it: test_sim --trace --seed %" PRIu64 "\n",
+                   seed, seed);
     if (sim_run(&options, &counts, text)) {
         return true;
     }
@@ -157,7 +182,7 @@ int main(int argc, char **argv)
             return EXIT_FAILURE;
         }
     }
-    (void)signal(SIGABRT, on_abort);
+    catch_crashes();
     if (mutants) {
         return run_mutants(count);
     }
