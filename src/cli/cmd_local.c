@@ -8,6 +8,7 @@
 #include "cli/local_plan.h"
 #include "cli/local_table.h"
 #include "cli/local_watch.h"
+#include "cli/own_option.h"
 
 static const char USAGE[] =
     "usage: headrace local [--cpu-hosts N] [--gpu-hosts N] [--ranks-per-host N]\n"
@@ -31,93 +32,26 @@ static const char USAGE[] =
     "\n"
     "Exit code: that of the first host that failed, 0 if none did.\n";
 
-struct own_option {
-    const char *name;
-    bool is_flag;
-};
-
-static const struct own_option OWN[] = {
-    {"--cpu-hosts", false}, {"--gpu-hosts", false}, {"--ranks-per-host", false},
-    {"--layout", false},    {"--data", false},      {"--dir", false},
-    {"--keep", true},
-};
-
-static enum status parse_count(const char *name, const char *text, uint32_t min, uint32_t max,
-                               uint32_t *out, struct err *err)
-{
-    char *end = NULL;
-    const unsigned long value = strtoul(text, &end, 10);
-    if (text[0] < '0' || text[0] > '9' || *end != '\0' || value < min || value > max) {
-        return err_set(err, ERR_USAGE, "%s: found \"%s\", expected a number from %u to %u", name,
-                       text, min, max);
-    }
-    *out = (uint32_t)value;
-    return OK;
-}
-
-static enum status set_option(struct local_options *options, const char *name, const char *value,
-                              struct err *err)
-{
-    if (strcmp(name, "--cpu-hosts") == 0) {
-        return parse_count(name, value, 0, LOCAL_HOSTS_MAX, &options->cpu_hosts, err);
-    }
-    if (strcmp(name, "--gpu-hosts") == 0) {
-        return parse_count(name, value, 0, LOCAL_HOSTS_MAX, &options->gpu_hosts, err);
-    }
-    if (strcmp(name, "--ranks-per-host") == 0) {
-        return parse_count(name, value, 1, 64, &options->ranks_per_host, err);
-    }
-    if (strcmp(name, "--data") == 0) {
-        options->data = value;
-        return OK;
-    }
-    if (strcmp(name, "--dir") == 0) {
-        options->dir = value;
-        return OK;
-    }
-    options->homogeneous = strcmp(value, "homogeneous") == 0;
-    if (!options->homogeneous && strcmp(value, "heterogeneous") != 0) {
-        return err_set(err, ERR_USAGE,
-                       "--layout: found \"%s\", expected heterogeneous or homogeneous", value);
-    }
-    return OK;
-}
-
-/* The option that word is, as "--name" or "--name=value"; NULL: none of ours. */
-static const struct own_option *find_own(const char *word)
-{
-    const size_t length = strcspn(word, "=");
-    for (size_t i = 0; i < ARRAY_LEN(OWN); i++) {
-        if (strlen(OWN[i].name) == length && strncmp(OWN[i].name, word, length) == 0) {
-            return &OWN[i];
-        }
-    }
-    return NULL;
-}
-
 /* Takes this command's own options out of argv; what stays is for run. */
 static enum status take_options(int *argc, char **argv, struct local_options *out, struct err *err)
 {
     *out = (struct local_options){.cpu_hosts = 2, .gpu_hosts = 2, .ranks_per_host = 1};
-    int kept = 1;
-    for (int i = 1; i < *argc; i++) {
-        const struct own_option *own = find_own(argv[i]);
-        if (own == NULL) {
-            argv[kept++] = argv[i];
-            continue;
-        }
-        if (own->is_flag) {
-            out->keep = true;
-            continue;
-        }
-        const char *equals = strchr(argv[i], '=');
-        if (equals == NULL && ++i == *argc) {
-            return err_set(err, ERR_USAGE, "%s: a value has to follow", own->name);
-        }
-        TRY(set_option(out, own->name, equals != NULL ? equals + 1 : argv[i], err));
+    const char *layout = "heterogeneous";
+    const struct own_option own[] = {
+        {.name = "--cpu-hosts", .number = &out->cpu_hosts, .max = LOCAL_HOSTS_MAX},
+        {.name = "--gpu-hosts", .number = &out->gpu_hosts, .max = LOCAL_HOSTS_MAX},
+        {.name = "--ranks-per-host", .number = &out->ranks_per_host, .min = 1, .max = 64},
+        {.name = "--layout", .text = &layout},
+        {.name = "--data", .text = &out->data},
+        {.name = "--dir", .text = &out->dir},
+        {.name = "--keep", .flag = &out->keep},
+    };
+    TRY(own_options_take(own, ARRAY_LEN(own), argc, argv, err));
+    out->homogeneous = strcmp(layout, "homogeneous") == 0;
+    if (!out->homogeneous && strcmp(layout, "heterogeneous") != 0) {
+        return err_set(err, ERR_USAGE,
+                       "--layout: found \"%s\", expected heterogeneous or homogeneous", layout);
     }
-    argv[kept] = NULL;
-    *argc = kept;
     const uint32_t count = out->cpu_hosts + out->gpu_hosts;
     if (count == 0 || count > LOCAL_HOSTS_MAX) {
         return err_set(err, ERR_USAGE, "%u hosts: from 1 to %d are possible", count,

@@ -9,6 +9,7 @@
 
 #include "cli/cmd.h"
 #include "cli/join.h"
+#include "cli/own_option.h"
 #include "common/clock.h"
 #include "common/log.h"
 #include "producer/sample.h"
@@ -46,37 +47,12 @@ struct serve_options {
 static enum status take_options(int *argc, char **argv, struct serve_options *out, struct err *err)
 {
     *out = (struct serve_options){0};
-    int kept = 1;
-    for (int i = 1; i < *argc; i++) {
-        const bool known = strcmp(argv[i], "--connect") == 0 ||
-                           strcmp(argv[i], "--crash-record") == 0 ||
-                           strcmp(argv[i], "--index") == 0;
-        if (!known) {
-            argv[kept++] = argv[i];
-            continue;
-        }
-        if (i + 1 == *argc) {
-            return err_set(err, ERR_USAGE, "%s wants a value", argv[i]);
-        }
-        const char *value = argv[i + 1];
-        if (strcmp(argv[i], "--connect") == 0) {
-            out->connect = value;
-        } else if (strcmp(argv[i], "--crash-record") == 0) {
-            out->crash_record = value;
-        } else {
-            char *end = NULL;
-            const unsigned long number = strtoul(value, &end, 10);
-            if (*value == '\0' || *end != '\0' || number > UINT16_MAX) {
-                return err_set(err, ERR_USAGE, "--index %s: a number from 0 to %d is allowed",
-                               value, UINT16_MAX);
-            }
-            out->index = (uint32_t)number;
-        }
-        i++;
-    }
-    argv[kept] = NULL;
-    *argc = kept;
-    return OK;
+    const struct own_option own[] = {
+        {.name = "--connect", .text = &out->connect},
+        {.name = "--crash-record", .text = &out->crash_record},
+        {.name = "--index", .number = &out->index, .max = UINT16_MAX},
+    };
+    return own_options_take(own, ARRAY_LEN(own), argc, argv, err);
 }
 
 /* "HOST", "HOST:PORT", "[V6]:PORT" */

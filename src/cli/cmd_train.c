@@ -9,6 +9,7 @@
 
 #include "cli/cmd.h"
 #include "cli/join.h"
+#include "cli/own_option.h"
 #include "cli/train_loop.h"
 #include "cli/train_watch.h"
 #include "common/clock.h"
@@ -49,27 +50,15 @@ struct rank {
 /* Takes --local-rank out of argv; the rest stays for config_load. */
 static enum status take_local_rank(int *argc, char **argv, uint32_t *out, struct err *err)
 {
-    int kept = 1;
-    bool given = false;
-    for (int i = 1; i < *argc; i++) {
-        if (strcmp(argv[i], "--local-rank") != 0) {
-            argv[kept++] = argv[i];
-            continue;
-        }
-        char *end = NULL;
-        const char *value = i + 1 < *argc ? argv[i + 1] : "";
-        const unsigned long number = strtoul(value, &end, 10);
-        if (*value == '\0' || *end != '\0' || number > LOCAL_RANK_MAX) {
-            return err_set(err, ERR_USAGE, "--local-rank '%s': a number from 0 to %d is wanted",
-                           value, LOCAL_RANK_MAX);
-        }
-        *out = (uint32_t)number;
-        given = true;
-        i++;
+    uint32_t number = UINT32_MAX;
+    const struct own_option own[] = {
+        {.name = "--local-rank", .number = &number, .max = LOCAL_RANK_MAX}};
+    TRY(own_options_take(own, ARRAY_LEN(own), argc, argv, err));
+    if (number == UINT32_MAX) {
+        return err_set(err, ERR_USAGE, "--local-rank is missing; see headrace run");
     }
-    argv[kept] = NULL;
-    *argc = kept;
-    return given ? OK : err_set(err, ERR_USAGE, "--local-rank is missing; see headrace run");
+    *out = number;
+    return OK;
 }
 
 static enum status choose_device(const struct config *config, const struct device_ops **out,
