@@ -15,6 +15,7 @@
 
 #include "common/clock.h"
 #include "consumer/coll.h"
+#include "support/ports.h"
 #include "support/suite.h"
 
 enum { RANKS_MAX_HERE = 5, DEADLINE_S = 60 };
@@ -42,18 +43,6 @@ static int64_t in_s(double seconds)
     return clock_now_ns() + (int64_t)(seconds * NS_PER_S);
 }
 
-static uint16_t free_port(const char *address)
-{
-    struct sockaddr_in own = {.sin_family = AF_INET};
-    socklen_t length = sizeof(own);
-    ck_assert_int_eq(inet_pton(AF_INET, address, &own.sin_addr), 1);
-    const int fd = socket(AF_INET, SOCK_STREAM, 0);
-    ck_assert_int_eq(bind(fd, (struct sockaddr *)&own, sizeof(own)), 0);
-    ck_assert_int_eq(getsockname(fd, (struct sockaddr *)&own, &length), 0);
-    close(fd);
-    return ntohs(own.sin_port);
-}
-
 static struct world make_world(const struct coll_ops *ops, uint32_t size)
 {
     struct world world = {.ops = ops, .size = size};
@@ -65,9 +54,10 @@ static struct world make_world(const struct coll_ops *ops, uint32_t size)
 
 static void choose_ports(struct world *world)
 {
+    uint16_t ports[RANKS_MAX_HERE];
+    ports_pick(world->address, world->size, ports);
     for (uint32_t r = 0; r < world->size; r++) {
-        world->peers[r].address = world->address;
-        world->peers[r].port = free_port(world->address);
+        world->peers[r] = (struct coll_peer){.address = world->address, .port = ports[r]};
     }
 }
 

@@ -12,6 +12,7 @@
 
 #include "common/clock.h"
 #include "consumer/trainer.h"
+#include "support/ports.h"
 #include "support/random.h"
 #include "support/suite.h"
 
@@ -106,24 +107,14 @@ static void *run_rank(void *context)
     return NULL;
 }
 
-static uint16_t free_port(void)
-{
-    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr = {htonl(INADDR_LOOPBACK)}};
-    socklen_t size = sizeof(address);
-    const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    ck_assert_int_ge(fd, 0);
-    ck_assert_int_eq(bind(fd, (struct sockaddr *)&address, sizeof(address)), 0);
-    ck_assert_int_eq(getsockname(fd, (struct sockaddr *)&address, &size), 0);
-    close(fd);
-    return ntohs(address.sin_port);
-}
-
 static void run_world(const struct trainer_ops *ops, uint32_t world, struct rank ranks[RANKS])
 {
     struct coll_peer peers[RANKS];
     pthread_t threads[RANKS];
+    uint16_t ports[RANKS];
+    ports_pick("127.0.0.1", world, ports);
     for (uint32_t r = 0; r < world; r++) {
-        peers[r] = (struct coll_peer){"127.0.0.1", free_port()};
+        peers[r] = (struct coll_peer){"127.0.0.1", ports[r]};
     }
     for (uint32_t r = 0; r < world; r++) {
         ranks[r] = (struct rank){.ops = ops, .peers = peers, .rank = r, .world = world};
