@@ -119,11 +119,15 @@ static void send_requests(struct link *link)
 
 /* ---- the link's state ---- */
 
-/* Leaves `link` for good (REFUSED, OVER) or for JOINED, and lets everybody know. */
-static void set_link(struct coord_client *client, enum link_state state, const struct err *failure)
+/* Leaves `link` for good (REFUSED, OVER) or for JOINED, and lets everybody know. event (or NULL) is
+ * queued under the same lock: whoever has seen one of the two finds the other. False: there is no
+ * room for it. */
+static bool set_link(struct coord_client *client, enum link_state state, const struct err *failure,
+                     const struct coord_event *event)
 {
     pthread_mutex_lock(&client->lock);
     const bool first = client->link == LINK_JOINING;
+    const bool queued = event == NULL || queue_push(client->events, event) == OK;
     client->link = state;
     if (failure != NULL) {
         client->failure = *failure;
@@ -134,6 +138,7 @@ static void set_link(struct coord_client *client, enum link_state state, const s
     if (first) {
         CHECK(write(client->ready_fd, &one, sizeof(one)) == (ssize_t)sizeof(one));
     }
+    return queued;
 }
 
 static enum link_state get_link(struct coord_client *client)
@@ -144,11 +149,14 @@ static enum link_state get_link(struct coord_client *client)
     return state;
 }
 
+/* An event that finds no room is only logged: all calls say the same. */
 static void job_failed(struct link *link, const struct coord_event *event)
 {
     struct err failure;
     err_set(&failure, ERR_PEER_GONE, "%s", event->text);
-    set_link(link->client, LINK_OVER, &failure);
+    if (!set_link(link->client, LINK_OVER, &failure, event)) {
+        log_warn("%s", event->text);
+    }
 }
 
 static void lost(struct link *link, const char *how)
@@ -156,10 +164,6 @@ static void lost(struct link *link, const char *how)
     struct coord_event event = {.kind = COORD_EVENT_LOST, .code = EXIT_PEER};
     snprintf(event.text, sizeof(event.text), "the coordinator at %s was lost: %s",
              link->client->where, how);
-    /* Before the state, so that whoever is woken by the state finds the event. */
-    if (queue_push(link->client->events, &event) != OK) {
-        log_warn("%s", event.text);
-    }
     job_failed(link, &event);
 }
 
@@ -203,13 +207,11 @@ static bool hand_out(struct link *link, const struct coord_log_entry *entry)
         event.step = entry->value;
     }
     memcpy(event.text, entry->text, sizeof(event.text));
-    if (queue_push(link->client->events, &event) != OK) {
-        return false;
-    }
     if (entry->kind == COORD_LOG_FAIL) {
         job_failed(link, &event);
+        return true;
     }
-    return true;
+    return queue_push(link->client->events, &event) == OK;
 }
 
 static void on_event(struct link *link)
@@ -277,7 +279,7 @@ static void on_refuse(struct link *link)
     struct err failure;
     err_set(&failure, refuse->code == COORD_REFUSE_CONFIG ? ERR_CONFIG : ERR_RESOURCE,
             "refused by the coordinator at %s: %s", link->client->where, refuse->text);
-    set_link(link->client, LINK_REFUSED, &failure);
+    (void)set_link(link->client, LINK_REFUSED, &failure, NULL);
 }
 
 static void on_event_count(struct link *link)
@@ -327,7 +329,7 @@ static void on_frame(struct link *link, const struct net_message *message)
     const uint16_t version = wire_version(message->head, message->head_count);
     if (version != 0 && version != WIRE_VERSION && get_link(link->client) == LINK_JOINING) {
         err_prefix(&err, "the coordinator at %s", link->client->where);
-        set_link(link->client, LINK_REFUSED, &err);
+        (void)set_link(link->client, LINK_REFUSED, &err, NULL);
         return;
     }
     log_warn("from the coordinator: %s", err.message);
@@ -396,7 +398,7 @@ static bool step(struct link *link)
     }
     /* A member has joined when it has seen what happened before. */
     if (state == LINK_JOINING && link->seen >= link->known) {
-        set_link(link->client, LINK_JOINED, NULL);
+        (void)set_link(link->client, LINK_JOINED, NULL, NULL);
     }
     const bool more_events = link->seen < link->known && link->seen != link->pinged;
     if (more_events || link->now_ns >= link->ping_ns) {
