@@ -32,7 +32,8 @@ enum {
     BACKOFF_MIN_MS = 100, /* before a producer is started again; doubles up to */
     BACKOFF_MAX_MS = 2000,
     HEALTHY_S = 10,         /* one that has lived so long begins at the minimum again */
-    SERVER_GRACE_MS = 8000, /* for members to say BYE, and late hosts to hear the end */
+    SERVER_GRACE_MS = 8000, /* for members to say BYE, and late hosts to hear the end; a host that
+                               comes later waits for join_timeout, unless the platform ends it */
 };
 
 enum phase { PHASE_RUNNING, PHASE_STOPPING, PHASE_DONE, PHASE_FAILED };
