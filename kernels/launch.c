@@ -309,3 +309,113 @@ struct launch sgd_launch(const struct sgd *sgd, float *parameters, float *veloci
     add_f32(&launch, sgd->learning_rate);
     return launch;
 }
+
+/* m x n elements by tiles of 16 or 64 columns: few columns would leave much of a wide tile idle.
+ * names: of the two. */
+static struct launch over_tiles(const char *const names[2], size_t m, size_t n, size_t z)
+{
+    enum { NARROW_MAX = 32 };
+    const size_t columns = n <= NARROW_MAX ? 16 : 64;
+    struct launch launch = {.kernel = names[columns == 16 ? 0 : 1]};
+    set_block(&launch, PRODUCT_THREADS(columns), PRODUCT_SHARED_BYTES(columns));
+    set_grid(&launch, ceil_div(m, PRODUCT_ROWS), ceil_div(n, columns), z);
+    return launch;
+}
+
+struct launch gemm_launch(const struct gemm *gemm, const float *first_row)
+{
+    static const char *const NAMES[2] = {"gemm_16", "gemm_64"};
+    CHECK(first_row == NULL || !gemm->accumulate);
+    struct launch launch = over_tiles(NAMES, gemm->m, gemm->n, 1);
+    add_u32(&launch, gemm->m);
+    add_u32(&launch, gemm->n);
+    add_u32(&launch, gemm->k);
+    add_pointer(&launch, gemm->a);
+    add_u64(&launch, gemm->a_row);
+    add_u64(&launch, gemm->a_column);
+    add_pointer(&launch, gemm->b);
+    add_u64(&launch, gemm->b_row);
+    add_u64(&launch, gemm->b_column);
+    add_pointer(&launch, gemm->c);
+    add_u64(&launch, gemm->c_row);
+    add_pointer(&launch, gemm->accumulate ? gemm->c : first_row);
+    add_u64(&launch, gemm->accumulate ? gemm->c_row : 0);
+    return launch;
+}
+
+static size_t conv_positions(const struct conv *conv)
+{
+    return conv_side(conv, conv->height) * conv_side(conv, conv->width);
+}
+
+/* Kernels count pixels and positions of the whole batch, and elements of a picture, in 32 bits. */
+static void check_conv(const struct conv *conv, size_t pictures)
+{
+    const size_t sides_max = 1 << 15;
+    CHECK(conv->height > 0 && conv->height < sides_max);
+    CHECK(conv->width > 0 && conv->width < sides_max);
+    CHECK(conv->kernel % 2 == 1 && conv->kernel < sides_max);
+    CHECK(conv->stride > 0 && conv->stride < sides_max);
+    CHECK(conv->channels < sides_max && conv->filters < sides_max);
+    const size_t pixels = conv->height * conv->width;
+    CHECK(pictures < LAUNCH_SIDE_MAX && pictures * pixels < LAUNCH_SIDE_MAX);
+    CHECK(pixels * conv->channels < LAUNCH_SIDE_MAX);
+    CHECK(conv_weights(conv) < LAUNCH_SIDE_MAX);
+}
+
+static void add_conv(struct launch *launch, const struct conv *conv, size_t pictures)
+{
+    add_u32(launch, pictures);
+    add_u32(launch, conv->height);
+    add_u32(launch, conv->width);
+    add_u32(launch, conv->channels);
+    add_u32(launch, conv->kernel);
+    add_u32(launch, conv->stride);
+    add_u32(launch, conv->filters);
+    add_u32(launch, conv->planar ? 1 : 0);
+}
+
+struct launch conv_launch(const struct conv *conv, size_t pictures, const float *in,
+                          const float *weights, float *out)
+{
+    static const char *const NAMES[2] = {"conv_16", "conv_64"};
+    check_conv(conv, pictures);
+    struct launch launch = over_tiles(NAMES, pictures * conv_positions(conv), conv->filters, 1);
+    add_pointer(&launch, in);
+    add_pointer(&launch, weights);
+    add_pointer(&launch, out);
+    add_conv(&launch, conv, pictures);
+    return launch;
+}
+
+struct launch conv_weights_gradient_launch(const struct conv *conv, size_t pictures,
+                                           const float *in, const float *d_out, float *parts)
+{
+    static const char *const NAMES[2] = {"conv_weights_gradient_16", "conv_weights_gradient_64"};
+    check_conv(conv, pictures);
+    const size_t taps = conv->kernel * conv->kernel * conv->channels;
+    struct launch launch = over_tiles(NAMES, taps, conv->filters, pictures);
+    add_pointer(&launch, in);
+    add_pointer(&launch, d_out);
+    add_pointer(&launch, parts);
+    add_conv(&launch, conv, pictures);
+    return launch;
+}
+
+struct launch conv_input_gradient_launch(const struct conv *conv, size_t pictures,
+                                         const float *weights, const float *d_out, float *d_in)
+{
+    static const char *const NAMES[2] = {"conv_input_gradient_16", "conv_input_gradient_64"};
+    check_conv(conv, pictures);
+    CHECK(!conv->planar);
+    /* Pixels by their places within a stride: of the largest such class. */
+    const size_t rows = ceil_div(conv->height, conv->stride);
+    const size_t columns = ceil_div(conv->width, conv->stride);
+    struct launch launch =
+        over_tiles(NAMES, pictures * rows * columns, conv->channels, conv->stride * conv->stride);
+    add_pointer(&launch, weights);
+    add_pointer(&launch, d_out);
+    add_pointer(&launch, d_in);
+    add_conv(&launch, conv, pictures);
+    return launch;
+}

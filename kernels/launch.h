@@ -121,4 +121,31 @@ struct launch softmax_loss_launch(size_t pictures, size_t classes,
 struct launch sgd_launch(const struct sgd *sgd, float *parameters, float *velocity,
                          const float *gradient, size_t count);
 
+/*
+ * gemm_16, gemm_64 (columns of a tile): u32 m, n, k, const f32 *a, u64 a_row, a_column,
+ * const f32 *b, u64 b_row, b_column, f32 *c, u64 c_row, const f32 *start, u64 start_row.
+ * gemm_host. With first_row given (n floats; NULL: not) every row of c begins as it, as if it had
+ * been copied there before a product that accumulates.
+ */
+struct launch gemm_launch(const struct gemm *gemm, const float *first_row);
+
+/*
+ * The convolution of a batch: pictures one after the other in inputs and outputs.
+ *
+ * conv_16, conv_64 (columns of a tile): const f32 *in, const f32 *weights, f32 *out, u32 pictures,
+ * height, width, channels, kernel, stride, filters, planar. conv_host for every picture.
+ *
+ * conv_weights_gradient_16, _64: const f32 *in, const f32 *d_out, f32 *parts, and as above.
+ * parts: pictures x weights, for sum_pictures; each what conv_weights_gradient_host makes of zeros.
+ *
+ * conv_input_gradient_16, _64: const f32 *weights, const f32 *d_out, f32 *d_in, and as above.
+ * conv_input_gradient_host for every picture.
+ */
+struct launch conv_launch(const struct conv *conv, size_t pictures, const float *in,
+                          const float *weights, float *out);
+struct launch conv_weights_gradient_launch(const struct conv *conv, size_t pictures,
+                                           const float *in, const float *d_out, float *parts);
+struct launch conv_input_gradient_launch(const struct conv *conv, size_t pictures,
+                                         const float *weights, const float *d_out, float *d_in);
+
 #endif

@@ -185,7 +185,7 @@ static __device__ __forceinline__ void normalize(const unsigned char *in, void *
 }
 
 #define NORMALIZE(name, type, packed)                                                             \
-    extern "C" __global__ void __launch_bounds__(NORMALIZE_THREADS) name(                         \
+    extern "C" __global__ void __launch_bounds__(NORMALIZE_THREADS, NORMALIZE_RESIDENT) name(     \
         const unsigned char *in, void *out, unsigned pictures, unsigned rows, unsigned columns,   \
         unsigned long long in_row, unsigned long long in_picture, unsigned long long out_row,     \
         unsigned long long out_plane, unsigned long long out_picture, float scale0, float scale1, \

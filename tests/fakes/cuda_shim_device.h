@@ -16,7 +16,7 @@
 #define __global__
 #define __device__
 #define __forceinline__ inline
-#define __launch_bounds__(threads)
+#define __launch_bounds__(...)
 
 #define threadIdx (cuda_shim_self.thread)
 #define blockIdx  (cuda_shim_self.block)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Every kernel of kernels/, compiled for cuda_shim. */
 #include "fakes/cuda_shim_device.h"
+#include "kernels/product.h"
 #include "kernels/tile.h"
 
 /* Each in a namespace of its own, for their helpers are nobody else's. */
@@ -11,6 +12,14 @@ namespace file_bias_relu
 namespace file_channel_norm
 {
 #include "kernels/channel_norm.cu"
+}
+namespace file_conv
+{
+#include "kernels/conv.cu"
+}
+namespace file_gemm
+{
+#include "kernels/gemm.cu"
 }
 namespace file_mean_pool
 {
@@ -34,6 +43,8 @@ namespace file_sums
 }
 using namespace file_bias_relu;
 using namespace file_channel_norm;
+using namespace file_conv;
+using namespace file_gemm;
 using namespace file_mean_pool;
 using namespace file_normalize;
 using namespace file_sgd;
@@ -47,6 +58,14 @@ extern "C" const struct cuda_shim_kernel CUDA_SHIM_KERNELS[] = {
     CUDA_SHIM_KERNEL(channel_norm),
     CUDA_SHIM_KERNEL(channel_norm_gradient_means),
     CUDA_SHIM_KERNEL(channel_norm_gradient),
+    CUDA_SHIM_KERNEL(conv_16),
+    CUDA_SHIM_KERNEL(conv_64),
+    CUDA_SHIM_KERNEL(conv_weights_gradient_16),
+    CUDA_SHIM_KERNEL(conv_weights_gradient_64),
+    CUDA_SHIM_KERNEL(conv_input_gradient_16),
+    CUDA_SHIM_KERNEL(conv_input_gradient_64),
+    CUDA_SHIM_KERNEL(gemm_16),
+    CUDA_SHIM_KERNEL(gemm_64),
     CUDA_SHIM_KERNEL(mean_pool_gradient),
     CUDA_SHIM_KERNEL(sgd),
     CUDA_SHIM_KERNEL(softmax_loss),
