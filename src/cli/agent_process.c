@@ -107,6 +107,22 @@ static void init_rank(struct process *process, uint32_t local_rank, int argc, ch
     process->argv = build_argv(head, ARRAY_LEN(head), argc, argv);
 }
 
+/* Of so many GPUs, those that CUDA_VISIBLE_DEVICES leaves to the ranks. */
+static int64_t visible_gpus(int64_t gpus)
+{
+    const char *at = getenv("CUDA_VISIBLE_DEVICES");
+    int64_t listed = 0;
+    if (at == NULL) {
+        return gpus;
+    }
+    while (*at != '\0' && *at != '-') { /* an entry of -1 hides all that follow */
+        listed++;
+        at += strcspn(at, ",");
+        at += *at == ',';
+    }
+    return listed < gpus ? listed : gpus;
+}
+
 /* As many as the options say, else one per GPU, else one. */
 static enum status count_ranks(const struct member *member, uint32_t *out, struct err *err)
 {
@@ -121,8 +137,9 @@ static enum status count_ranks(const struct member *member, uint32_t *out, struc
     }
     struct sm_machine machine;
     TRY(sm_machine_probe(false, SM_MACHINE_DEADLINE_MS, &machine, err));
-    if (machine.num_gpus > 0) {
-        *out = machine.num_gpus < RANKS_MAX ? (uint32_t)machine.num_gpus : RANKS_MAX;
+    const int64_t gpus = visible_gpus(machine.num_gpus);
+    if (gpus > 0) {
+        *out = gpus < RANKS_MAX ? (uint32_t)gpus : RANKS_MAX;
     }
     return OK;
 }

@@ -14,6 +14,7 @@
 #include "cli/train_watch.h"
 #include "common/clock.h"
 #include "common/log.h"
+#include "consumer/cuda_api.h"
 #include "producer/sample.h"
 
 static const char USAGE[] =
@@ -61,18 +62,28 @@ static enum status take_local_rank(int *argc, char **argv, uint32_t *out, struct
     return OK;
 }
 
+/* auto means the GPU wherever there is one: what is wrong with it is an error then, too. */
 static enum status choose_device(const struct config *config, const struct device_ops **out,
                                  struct err *err)
 {
-    if (strcmp(config->device, "cuda") == 0) {
-        return err_set(err, ERR_DEVICE,
-                       "device cuda: this build has no CUDA backend; use device host or auto");
-    }
+    bool is_there = strcmp(config->device, "cuda") == 0;
     if (strcmp(config->device, "auto") == 0) {
-        log_info("device auto: this build has no CUDA backend, batches stay on the host");
+        TRY(cuda_is_there(config, &is_there, err));
+        if (!is_there) {
+            log_info("device auto: no GPU, batches stay on the host (%s)", err->message);
+        }
     }
-    *out = &device_host;
+    if (is_there) {
+        log_info("device %s: batches are copied to the GPU; the trainers still compute on the host",
+                 config->device);
+    }
+    *out = is_there ? &device_cuda : &device_host;
     return OK;
+}
+
+static void on_broken(void *context, const struct err *err)
+{
+    train_watch_fail(context, err);
 }
 
 static const struct trainer_ops *choose_trainer(const struct config *config)
@@ -158,7 +169,10 @@ static enum status open_feed(struct rank *rank, struct err *err)
                                    .port = rank->self->port,
                                    .producers = rank->member.cluster.producer_count,
                                    .fingerprint = sample_fingerprint(text),
-                                   .local_host = rank->member.host->name};
+                                   .local_host = rank->member.host->name,
+                                   .device_ordinal = rank->local_rank,
+                                   .on_broken = on_broken,
+                                   .broken_context = rank->watch};
     TRY(choose_device(&rank->member.config, &options.device, err));
     TRY(feed_new(&options, &rank->feed, err));
     train_watch_attach(rank->watch, rank->feed, rank->coll_ops, rank->coll);
@@ -189,6 +203,7 @@ static enum status train(struct rank *rank, bool *stopped_out, struct err *err)
 static void leave(struct rank *rank, bool good)
 {
     feed_free(&rank->feed, good);
+    train_watch_free(&rank->watch); /* the feed's thread may have told it of the device */
     if (rank->coll != NULL) {
         rank->coll_ops->free(&rank->coll);
     }
@@ -222,7 +237,7 @@ static int run_rank(struct rank *rank, struct err *err)
         await_cause(rank, err);
     }
     struct err job_err = {0};
-    const bool job_failed = rank->watch != NULL && train_watch_stop(&rank->watch, &code, &job_err);
+    const bool job_failed = rank->watch != NULL && train_watch_stop(rank->watch, &code, &job_err);
     if (job_failed && status != OK) { /* what happened here is a consequence */
         (void)cmd_fail("train", &job_err);
     } else if (status != OK) {

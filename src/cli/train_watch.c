@@ -100,8 +100,8 @@ static bool has_failed(struct train_watch *watch)
     return failed;
 }
 
-/* The first one stands. */
-static void set_failed(struct train_watch *watch, int code, enum status status, const char *text)
+/* The first one stands. The watcher ends the main thread's waits when it sees it. */
+static void note_failure(struct train_watch *watch, int code, enum status status, const char *text)
 {
     CHECK(pthread_mutex_lock(&watch->mutex) == 0);
     if (!watch->failed) {
@@ -111,7 +111,17 @@ static void set_failed(struct train_watch *watch, int code, enum status status, 
     }
     CHECK(pthread_mutex_unlock(&watch->mutex) == 0);
     raise_flag(watch->failed_fd);
+}
+
+static void set_failed(struct train_watch *watch, int code, enum status status, const char *text)
+{
+    note_failure(watch, code, status, text);
     end_waits(watch);
+}
+
+void train_watch_fail(struct train_watch *watch, const struct err *err)
+{
+    note_failure(watch, status_exit_code(err->status), err->status, err->message);
 }
 
 /* Nobody has begun: what the main thread waits for (data, other ranks) need not come any more. */
@@ -185,6 +195,7 @@ static void *run(void *context)
         {.fd = watch->quit_fd, .events = POLLIN},
         {.fd = watch->signal_fd, .events = POLLIN},
         {.fd = coord_event_fd(watch->coord), .events = POLLIN},
+        {.fd = watch->failed_fd, .events = POLLIN},
     };
     while (!has_failed(watch)) {
         (void)poll(fds, ARRAY_LEN(fds), -1); /* EINTR: nothing is readable, so again */
@@ -194,6 +205,7 @@ static void *run(void *context)
         read_signals(watch);
         read_events(watch);
     }
+    end_waits(watch);
     if (poll(fds, 1, GRACE_MS) == 0) {
         (void)cmd_fail("train", &watch->err);
         _exit(watch->code);
@@ -250,18 +262,27 @@ enum status train_watch_start(struct coord_client *coord, int signal_fd, struct 
     return OK;
 }
 
-bool train_watch_stop(struct train_watch **watch, int *code_out, struct err *err)
+bool train_watch_stop(struct train_watch *watch, int *code_out, struct err *err)
+{
+    raise_flag(watch->quit_fd);
+    CHECK(pthread_join(watch->thread, NULL) == 0);
+    CHECK(pthread_mutex_lock(&watch->mutex) == 0);
+    const bool failed = watch->failed;
+    if (failed) {
+        *code_out = watch->code;
+        *err = watch->err;
+    }
+    CHECK(pthread_mutex_unlock(&watch->mutex) == 0);
+    return failed;
+}
+
+void train_watch_free(struct train_watch **watch)
 {
     struct train_watch *w = *watch;
-    raise_flag(w->quit_fd);
-    CHECK(pthread_join(w->thread, NULL) == 0);
-    const bool failed = w->failed;
-    if (failed) {
-        *code_out = w->code;
-        *err = w->err;
+    if (w == NULL) {
+        return;
     }
     CHECK(pthread_mutex_destroy(&w->mutex) == 0);
     free_watch(w);
     *watch = NULL;
-    return failed;
 }

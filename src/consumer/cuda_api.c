@@ -188,6 +188,25 @@ enum status cuda_api_open(const struct config *config, struct cuda_api *out, str
     return OK;
 }
 
+enum status cuda_is_there(const struct config *config, bool *out, struct err *why)
+{
+    struct cuda_driver driver;
+    *out = false;
+    const enum status status =
+        library_open(&CUDA_DRIVER_WANT, config->cuda_driver, &driver, &driver.found, why);
+    if (status != OK) {
+        const bool is_absent = config->cuda_driver[0] == '\0' && driver.found.path[0] == '\0';
+        return is_absent ? OK : status;
+    }
+    const unsigned error = driver.cuInit(0);
+    if (error == CUDA_OK) {
+        *out = true;
+        return OK;
+    }
+    (void)cuda_driver_error(&driver, "cuInit", error, why);
+    return error == CUDA_NO_DEVICE || error == CUDA_STUB_LIBRARY ? OK : why->status;
+}
+
 enum status cuda_runtime_error(const struct cuda_runtime *runtime, const char *call, unsigned error,
                                struct err *err)
 {

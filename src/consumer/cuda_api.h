@@ -24,6 +24,7 @@ enum {
     /* What the driver's and the runtime's functions return: the same numbers. */
     CUDA_OK = 0,
     CUDA_OUT_OF_MEMORY = 2,
+    CUDA_STUB_LIBRARY = 34, /* the toolkit's, to link with where there is no driver */
     CUDA_OLD_DRIVER = 35,
     CUDA_NO_DEVICE = 100,
     CUDA_NO_IMAGE = 209, /* none for this card */
@@ -127,6 +128,12 @@ MUST_USE enum status cuda_check_pair(const struct cuda_driver *driver,
  */
 MUST_USE enum status cuda_api_open(const struct config *config, struct cuda_api *out,
                                    struct err *err);
+
+/*
+ * Is there a GPU that this process can see, by the driver alone? false: no driver, or no GPU; *why
+ * says which. ERR_DEVICE: there is a driver, but it is of no use.
+ */
+MUST_USE enum status cuda_is_there(const struct config *config, bool *out, struct err *why);
 
 /* An error of a call, for people: ERR_DEVICE, "cudaMalloc: cudaErrorMemoryAllocation (out of
  * memory)"; likewise for the driver's. */

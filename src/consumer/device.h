@@ -18,7 +18,7 @@ struct device_event; /* one per slot and purpose, reused */
 
 /* Which device to open. Zeroes will do for the host; nothing is kept. */
 struct device_options {
-    const struct config *config; /* cuda: its libraries' paths; NULL: searched for */
+    const struct config *config; /* cuda: never NULL; where its libraries are, log_level */
     uint32_t ordinal;            /* cuda: which of the GPUs that this process sees */
     const char *text;            /* the fake's own; NULL: none */
 };
@@ -58,5 +58,6 @@ struct device_ops {
 };
 
 extern const struct device_ops device_host;
+extern const struct device_ops device_cuda;
 
 #endif

@@ -179,7 +179,9 @@ void ring_free(struct ring **ring)
     if (r == NULL) {
         return;
     }
-    const int64_t deadline = clock_now_ns() + EVENT_TIMEOUT_NS;
+    /* Nothing is waited for on a device that has failed: the process has to end. */
+    const bool has_failed = r->failure.status == ERR_DEVICE;
+    const int64_t deadline = clock_now_ns() + (has_failed ? 0 : EVENT_TIMEOUT_NS);
     bool leaks = false;
     for (uint32_t i = 0; i < r->slot_count; i++) {
         if (may_be_in_flight(r, &r->slots[i], deadline)) {

@@ -50,7 +50,8 @@ struct ring_options {
  * and its range is [0, 0). */
 MUST_USE enum status ring_new(const struct ring_options *options, struct ring **out,
                               struct err *err);
-/* Waits for events in flight (30 s at most; memory that the device may still use is then leaked).
+/* Waits for events in flight (30 s at most, not at all once the device has failed; memory that it
+ * may still use is then leaked).
  * No thread may be inside another call. */
 void ring_free(struct ring **ring);
 /* Pinned bytes that ring_new takes, for the budget. */

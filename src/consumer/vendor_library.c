@@ -53,6 +53,7 @@ static enum status take(struct search *search, void *handle, enum library_origin
     }
     if (status != OK) {
         (void)err_prefix(err, "%s, %s", search->want->name, found.path);
+        *search->found = found;
         dlclose(handle);
         return status;
     }
@@ -77,8 +78,11 @@ static enum status open_and_take(struct search *search, enum library_origin orig
     }
     const char *complaint = dlerror();
     complaint = complaint == NULL ? "unknown error" : complaint;
-    return err_set(err, is_absent(name, complaint) ? ERR_MISSING : ERR_DEVICE, "%s: %s",
-                   search->want->name, complaint);
+    if (is_absent(name, complaint)) {
+        return err_set(err, ERR_MISSING, "%s: %s", search->want->name, complaint);
+    }
+    snprintf(search->found->path, sizeof(search->found->path), "%s", name);
+    return err_set(err, ERR_DEVICE, "%s: %s", search->want->name, complaint);
 }
 
 /* ---- the places ---- */
@@ -227,6 +231,7 @@ enum status library_open(const struct library_want *want, const char *path, void
 {
     struct search search = {.want = want, .table = table, .found = found};
     path = path == NULL ? "" : path;
+    *found = (struct library_found){0};
     const enum status status = try_loaded(&search, path, err);
     if (status != ERR_MISSING) {
         return status;

@@ -56,7 +56,8 @@ struct library_want {
 /*
  * Fills the function pointers of *table and *found. path: the option's, NULL or "" for none.
  * ERR_DEVICE: not found, or none fits; the message names the library, what is wrong and what to
- * install. On failure *table is undefined.
+ * install. On failure *table is undefined, and found->path is what did not fit, "" if nothing was
+ * there.
  */
 MUST_USE enum status library_open(const struct library_want *want, const char *path, void *table,
                                   struct library_found *found, struct err *err);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What device.h promises, on every device that can be opened here: the host, the fake with and
- * without delays, and the fake failing its n-th call, for every n.
+ * without delays, CUDA over its fake, and the fake failing its n-th call, for every n.
  */
 #include "consumer/device.h"
 
@@ -9,6 +9,7 @@
 
 #include "common/clock.h"
 #include "fakes/device_fake.h"
+#include "support/cuda_fakes.h"
 #include "support/suite.h"
 
 #define PATIENCE_NS (30 * NS_PER_S)
@@ -21,6 +22,8 @@ static const struct {
     {&device_fake, NULL},
     {&device_fake, "seed=1 delay_us=300"},
     {&device_fake, "seed=2 delay_us=3000"},
+    {&device_cuda, "0"}, /* microseconds of a copy */
+    {&device_cuda, "2000"},
 };
 
 static const struct device_ops *ops;
@@ -31,8 +34,14 @@ static void open_device(int number)
 {
     device_fake_forget();
     ops = DEVICES[number].ops;
-    ck_assert_int_eq(
-        ops->open(&(struct device_options){.text = DEVICES[number].options}, &device, &err), OK);
+    if (ops == &device_cuda) {
+        ck_assert_int_eq(setenv("HR_FAKE_CUDA_LATENCY_US", DEVICES[number].options, 1), 0);
+    }
+    static struct config config;
+    cuda_fakes_configure(&config);
+    snprintf(config.log_level, sizeof(config.log_level), "debug"); /* with all checks */
+    const struct device_options options = {.config = &config, .text = DEVICES[number].options};
+    ck_assert_int_eq(ops->open(&options, &device, &err), OK);
     ck_assert_ptr_nonnull(device);
 }
 

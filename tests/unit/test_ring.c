@@ -14,6 +14,7 @@
 #include "common/clock.h"
 #include "fakes/device_fake.h"
 #include "support/alloc_count.h"
+#include "support/cuda_fakes.h"
 #include "support/suite.h"
 
 enum { SLOTS = 4, SLOT_BYTES = 10000 };
@@ -26,8 +27,10 @@ static const struct {
     {&device_host, NULL, false},
     {&device_fake, NULL, false},
     {&device_fake, "seed=1 delay_us=500", false},
+    {&device_cuda, "500", false},
     {&device_host, NULL, true},
     {&device_fake, "seed=1 delay_us=500", true},
+    {&device_cuda, "500", true}, /* microseconds of a copy, on the fake CUDA */
 };
 
 struct bench {
@@ -47,7 +50,13 @@ static void bench_open(struct bench *b, const struct device_ops *ops, const char
     b->parts = parts;
     b->wake_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
     ck_assert_int_ge(b->wake_fd, 0);
-    ck_assert_int_eq(ops->open(&(struct device_options){.text = options}, &b->device, &err), OK);
+    if (ops == &device_cuda) {
+        ck_assert_int_eq(setenv("HR_FAKE_CUDA_LATENCY_US", options, 1), 0);
+    }
+    static struct config config;
+    cuda_fakes_configure(&config);
+    const struct device_options device_options = {.config = &config, .text = options};
+    ck_assert_int_eq(ops->open(&device_options, &b->device, &err), OK);
     const struct ring_options ring_options = {.name = "train",
                                               .ops = ops,
                                               .device = b->device,
@@ -374,7 +383,9 @@ START_TEST(two_threads_and_a_slow_device_deliver_every_byte)
     struct reader_work work;
     char options[64];
     snprintf(options, sizeof(options), "seed=%" PRIu64 " delay_us=100", test_seed());
-    bench_open(&b, _i == 0 ? &device_host : &device_fake, _i == 0 ? NULL : options, _i == 2);
+    static const struct device_ops *const OPS[] = {&device_host, &device_fake, &device_fake,
+                                                   &device_cuda};
+    bench_open(&b, OPS[_i], OPS[_i] == &device_cuda ? "50" : options, _i == 2);
     work_init(&b, &work);
     reset(&b, 0, STORM_STEPS);
     pthread_t thread;
@@ -590,7 +601,7 @@ int main(void)
     tcase_add_loop_test(tc, a_release_wakes_the_client, 0, devices);
     tcase_add_loop_test(tc, starting_anew_forgets_what_was_filled_and_waits_for_copies, 0, devices);
     tcase_add_test(tc, a_slot_waits_for_the_reader_s_event);
-    tcase_add_loop_test(tc, two_threads_and_a_slow_device_deliver_every_byte, 0, 3);
+    tcase_add_loop_test(tc, two_threads_and_a_slow_device_deliver_every_byte, 0, 4);
     tcase_add_loop_test(tc, closing_ends_a_wait_for_bytes, 0, devices);
     tcase_add_loop_test(tc, a_wait_may_end_before_the_bytes_come, 0, devices);
     tcase_add_loop_test(tc, a_failure_reaches_the_reader_and_the_first_one_stays, 0, devices);

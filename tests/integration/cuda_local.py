@@ -1,0 +1,126 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: Apache-2.0
+"""Jobs on the fake CUDA (tests/fakes/cuda_fake.h): two hosts with two GPUs each train what hosts without GPUs do; a GPU
+that fails ends its rank at once; what is missing is said.
+
+usage: cuda_local.py         HR_BINARY, HR_BUILD_DIR
+"""
+import os
+import re
+import subprocess
+import tempfile
+import unittest
+
+from cluster import BINARY, SLOW, Cluster
+from training import report_of
+
+FAKES = os.path.join(os.environ["HR_BUILD_DIR"], "cuda_fake")
+PATHS = ["--cuda-driver", f"{FAKES}/libcuda.so.1", "--cuda-runtime", f"{FAKES}/libcudart.so.12",
+         "--nvml", f"{FAKES}/libnvidia-ml.so.1"]
+PIPELINE = [{"op": "decode"}, {"op": "random_resized_crop", "size": 32}]
+
+
+def job(**options):
+    made = {"global_batch": 16, "epochs": 1, "seed": 5, "log_level": "debug",
+            "streams": {"train": {"data": "train", "pipeline": PIPELINE},
+                        "eval": {"data": "test", "pipeline": PIPELINE}}}
+    made.update(options)
+    return made
+
+
+def learned(cluster):
+    return [(epoch["steps"], epoch["loss"], epoch["digest"], epoch["eval_digest"])
+            for epoch in report_of(cluster)["epochs"]]
+
+
+class CudaLocal(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.temporary = tempfile.TemporaryDirectory(prefix="headrace cuda ")
+        cls.addClassCleanup(cls.temporary.cleanup)
+        cls.data = os.path.join(cls.temporary.name, "data")
+        subprocess.run([BINARY, "gen", cls.data, "--classes", "4", "--images", "96", "--seed", "3"], check=True,
+                       stdout=subprocess.DEVNULL, timeout=120 * SLOW)
+
+    def cluster(self, *arguments, environment=None, cpu=1, gpu=2, ranks=2, **options):
+        options.setdefault("job", job())
+        cluster = Cluster(["--data", self.data, "--ranks-per-host", str(ranks), *PATHS, *arguments], fake=False,
+                          cpu=cpu, gpu=gpu, environment=environment, **options)
+        self.addCleanup(cluster.close)
+        return cluster
+
+    def finished(self, *arguments, code=0, **options):
+        cluster = self.cluster(*arguments, **options)
+        self.assertEqual(cluster.wait(60), code, cluster.output())
+        cluster.nobody_left()
+        return cluster
+
+    def on_gpus(self, *arguments):
+        """What was learned, and what every rank's fake did: a list of dictionaries."""
+        log = os.path.join(self.temporary.name, "log")
+        cluster = self.finished("--device", "cuda", *arguments, environment={
+            "HR_FAKE_CUDA_LOG": log, "HR_FAKE_CUDA_LATENCY_US": "500", "HR_FAKE_CUDA_MBPS": "200",
+            "HR_FAKE_CUDA_NODE": "0"})
+        with open(log, encoding="utf-8") as file:
+            lines = [dict(word.split("=") for word in line.split()) for line in file]
+        os.unlink(log)
+        self.assertEqual(sorted(int(line["gpu"]) for line in lines), [0, 0, 1, 1], cluster.output())
+        for line in lines:
+            self.assertEqual(line["memories_or_streams_left"], "0")
+            self.assertEqual(line["pinned"], "2")  # one piece a stream
+            if not cluster.find("the system does not let it be chosen"):
+                self.assertEqual(line["near"], "2")
+        self.assertEqual(len(cluster.find(r"device cuda: GPU [01] \(0000:F[01]:00.0\), sm_70, memory node 0$")), 4)
+        return learned(cluster), lines
+
+    def test_gpus_change_nothing_of_what_is_learned(self):
+        host = self.finished("--device", "auto", environment={"HR_FAKE_CUDA_GPUS": "0"})
+        self.assertEqual(len(host.find(r"device auto: no GPU, batches stay on the host \(cuInit: ")), 4)
+        batches, whole = self.on_gpus()
+        self.assertEqual(batches, learned(host))
+        self.assertGreater(batches[0][0], 2)
+        parts, pieces = self.on_gpus("--stage-copy", "part")
+        self.assertEqual(parts, batches)
+        for lines in (whole, pieces):  # every byte of every batch went to a GPU, whichever way
+            self.assertEqual(len({line["bytes"] for line in lines}), 1, lines)
+        self.assertEqual(whole[0]["bytes"], pieces[0]["bytes"])
+        self.assertGreaterEqual(int(whole[0]["copies"]), batches[0][0])
+
+    def test_a_gpu_that_fails_ends_its_rank_whatever_it_does(self):
+        """The main thread sleeps for ten minutes in its first step; the feed's thread finds out."""
+        cluster = self.finished(
+            "--device", "cuda", "--trainer", "synthetic", "--step-ms", "600000", code=71, gpu=1, ranks=1,
+            environment={"HR_FAKE_CUDA_FAIL": "cudaMemcpyAsync:3:719", "HR_FAKE_CUDA_XID": "79"})
+        told = re.search(r"stream \w+, step \d+, slot \d: GPU 0 \(0000:F0:00.0\): cudaMemcpyAsync: "
+                         r"cudaErrorLaunchFailure \(unspecified launch failure\); Xid 79", cluster.failure("algo-1"))
+        self.assertIsNotNone(told, cluster.output())
+
+    def test_more_ranks_than_gpus(self):
+        cluster = self.finished("--device", "cuda", code=71, gpu=1, ranks=2, environment={"HR_FAKE_CUDA_GPUS": "1"})
+        self.assertIn("device cuda: GPU 1 does not exist, this process sees 1", cluster.failure("algo-1"))
+
+    def test_a_library_that_is_missing_is_named(self):
+        for device in ("cuda", "auto"):
+            cluster = self.finished("--device", device, "--cuda-runtime", "/nonexistent/libcudart.so.12", code=71, gpu=1,
+                                    ranks=1)
+            self.assertIn("--cuda-runtime: CUDA runtime: /nonexistent/libcudart.so.12", cluster.failure("algo-1"))
+
+    def test_one_rank_for_each_gpu_that_is_visible(self):
+        smi = os.path.join(self.temporary.name, "nvidia-smi")
+        with open(smi, "w", encoding="utf-8") as file:
+            file.write("#!/bin/sh\nfor i in 0 1 2 3; do echo \"GPU $i: fake\"; done\n")
+        os.chmod(smi, 0o755)
+        for visible, ranks in ((None, 4), ("2,0", 2), ("1,-1,0", 1), ("", 1)):
+            environment = {"PATH": self.temporary.name + ":" + os.environ["PATH"], "HEADRACE_RANKS_PER_HOST": "0",
+                           "FAKE_STEPS": "3"}
+            if visible is not None:
+                environment["CUDA_VISIBLE_DEVICES"] = visible
+            with self.subTest(visible=visible):
+                cluster = Cluster(environment=environment, cpu=1, gpu=1)
+                self.addCleanup(cluster.close)
+                self.assertEqual(cluster.wait(), 0, cluster.output())
+                self.assertEqual(len(cluster.find(r"rank \d+ took \d+ steps")), ranks, cluster.output())
+
+
+if __name__ == "__main__":
+    unittest.main()
