@@ -189,7 +189,8 @@ static enum status await_batch(struct loop *loop, const char *stream, bool *came
     }
     coord_give_up(options->coord, loop->begun - 1);
     leave_step(loop);
-    log_info("no data to go on to the last step with: stopping before this one");
+    log_info("stopping before this step: %s",
+             starved ? err->message : "no data have come for it since the stop was agreed on");
     return OK;
 }
 
