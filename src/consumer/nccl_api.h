@@ -17,6 +17,8 @@ struct CUstream_st;
 enum {
     NCCL_OK = 0,
     NCCL_SYSTEM_ERROR = 2,
+    NCCL_INTERNAL_ERROR = 3,
+    NCCL_USAGE_ERROR = 5,
     NCCL_REMOTE_ERROR = 6, /* a peer is gone, or the network to it */
     NCCL_IN_PROGRESS = 7,
 

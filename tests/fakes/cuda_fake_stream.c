@@ -17,7 +17,7 @@ struct CUevent_st {
 
 static struct CUevent_st *events; /* all that there are */
 
-enum task_kind { TASK_COPY, TASK_SET, TASK_RECORD, TASK_WAIT };
+enum task_kind { TASK_COPY, TASK_SET, TASK_RECORD, TASK_WAIT, TASK_HOST };
 
 struct task {
     enum task_kind kind;
@@ -29,6 +29,8 @@ struct task {
     bool is_summed;
     struct CUevent_st *event;
     uint64_t count; /* which record of the event */
+    void (*run)(void *context);
+    void *context;
 };
 
 struct CUstream_st {
@@ -115,6 +117,11 @@ static void run_task(const struct task *task)
         while (task->event->fired < task->count) {
             CHECK(pthread_cond_wait(&cuda_fake.changed, &cuda_fake.mutex) == 0);
         }
+        break;
+    case TASK_HOST: /* may take its time */
+        fake_unlock();
+        task->run(task->context);
+        fake_lock();
         break;
     }
 }
@@ -288,6 +295,18 @@ unsigned cudaMemsetAsync(void *memory, int value, size_t bytes, struct CUstream_
     check_side("target", memory, bytes, true, stream->device);
     push(stream,
          &(struct task){.kind = TASK_SET, .target = memory, .bytes = bytes, .value = value});
+    fake_unlock();
+    return CUDA_OK;
+}
+
+/* Nothing of ours calls it, so it is in no list; the fake NCCL joins a stream by it. */
+EXPORT unsigned cudaLaunchHostFunc(struct CUstream_st *stream, void (*run)(void *context),
+                                   void *context);
+unsigned cudaLaunchHostFunc(struct CUstream_st *stream, void (*run)(void *context), void *context)
+{
+    fake_lock();
+    check_stream("cudaLaunchHostFunc", stream);
+    push(stream, &(struct task){.kind = TASK_HOST, .run = run, .context = context});
     fake_unlock();
     return CUDA_OK;
 }
