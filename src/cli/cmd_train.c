@@ -10,6 +10,7 @@
 #include "cli/cmd.h"
 #include "cli/join.h"
 #include "cli/own_option.h"
+#include "cli/train_coll.h"
 #include "cli/train_loop.h"
 #include "cli/train_watch.h"
 #include "common/clock.h"
@@ -41,9 +42,9 @@ struct rank {
     struct train_watch *watch;
     struct roster roster;
     const struct roster_rank *self;
-    const struct coll_ops *coll_ops;
-    struct coll *coll;
+    const struct device_ops *device;
     struct feed *feed;
+    struct train_coll coll;
 };
 
 /* ---- options ---- */
@@ -135,26 +136,15 @@ static enum status join_job(struct rank *rank, struct err *err)
 
 static enum status join_ranks(struct rank *rank, struct err *err)
 {
-    const struct roster *roster = &rank->roster;
-    struct coll_peer *peers = calloc(roster->rank_count, sizeof(*peers));
-    if (peers == NULL) {
-        return err_errno(err, ERR_RESOURCE, "addresses of %u ranks", roster->rank_count);
-    }
-    for (uint32_t i = 0; i < roster->rank_count; i++) {
-        peers[i] = (struct coll_peer){.address = roster->ranks[i].address,
-                                      .port = roster->ranks[i].ring_port};
-    }
-    const struct coll_options options = {.rank = rank->self->rank,
-                                         .size = roster->rank_count,
-                                         .peers = peers,
-                                         .job = roster->job,
-                                         .insecure = rank->member.config.insecure,
-                                         .deadline_ns = join_deadline(&rank->member.config)};
-    rank->coll_ops = roster->rank_count == 1 ? &coll_local : &coll_ring;
-    const enum status status = rank->coll_ops->init(&options, &rank->coll, err);
-    free(peers);
-    TRY(status);
-    train_watch_attach(rank->watch, NULL, rank->coll_ops, rank->coll);
+    const struct train_coll_options options = {.config = &rank->member.config,
+                                               .coord = rank->coord,
+                                               .roster = &rank->roster,
+                                               .self = rank->self,
+                                               .feed = rank->feed,
+                                               .on_gpu = strcmp(rank->device->name, "cuda") == 0,
+                                               .deadline_ns = join_deadline(&rank->member.config)};
+    TRY(train_coll_join(&options, &rank->coll, err));
+    train_watch_attach(rank->watch, rank->feed, rank->coll.ops, rank->coll.coll);
     return OK;
 }
 
@@ -173,9 +163,10 @@ static enum status open_feed(struct rank *rank, struct err *err)
                                    .device_ordinal = rank->local_rank,
                                    .on_broken = on_broken,
                                    .broken_context = rank->watch};
-    TRY(choose_device(&rank->member.config, &options.device, err));
+    TRY(choose_device(&rank->member.config, &rank->device, err));
+    options.device = rank->device;
     TRY(feed_new(&options, &rank->feed, err));
-    train_watch_attach(rank->watch, rank->feed, rank->coll_ops, rank->coll);
+    train_watch_attach(rank->watch, rank->feed, NULL, NULL);
     return OK;
 }
 
@@ -184,13 +175,12 @@ static enum status train(struct rank *rank, bool *stopped_out, struct err *err)
     TRY(join_job(rank, err));
     TRY(open_feed(rank, err)); /* listens before the others wait for each other */
     TRY(join_ranks(rank, err));
-    train_watch_attach(rank->watch, rank->feed, rank->coll_ops, rank->coll);
     const struct train_options options = {.config = &rank->member.config,
                                           .base = rank->member.cluster.base,
                                           .coord = rank->coord,
                                           .feed = rank->feed,
-                                          .coll_ops = rank->coll_ops,
-                                          .coll = rank->coll,
+                                          .coll_ops = rank->coll.ops,
+                                          .coll = rank->coll.coll,
                                           .trainer_ops = choose_trainer(&rank->member.config),
                                           .rank = rank->self->rank,
                                           .world = rank->roster.rank_count};
@@ -204,9 +194,7 @@ static void leave(struct rank *rank, bool good)
 {
     feed_free(&rank->feed, good);
     train_watch_free(&rank->watch); /* the feed's thread may have told it of the device */
-    if (rank->coll != NULL) {
-        rank->coll_ops->free(&rank->coll);
-    }
+    train_coll_leave(&rank->coll, good);
     roster_fini(&rank->roster);
     if (rank->coord != NULL) {
         coord_close(&rank->coord);
@@ -263,6 +251,9 @@ static int run(int argc, char **argv)
         (void)signal(SIGPIPE, SIG_IGN);
         snprintf(suffix, sizeof(suffix), "rank %u", rank.local_rank);
         status = member_load(argc, argv, suffix, &rank.member, &rest, &err);
+    }
+    if (status == OK) {
+        status = coll_nccl_interface(rank.member.cluster.network_interface, &err);
     }
     if (status != OK) {
         return cmd_fail("train", &err);

@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -35,18 +36,31 @@ void failure_write(const char *base, const char *text)
     }
 }
 
-void reason_say(const char *text)
+/* -1: this process has no agent. */
+static int reason_fd(void)
 {
     const char *number = getenv("HR_REASON_FD");
     if (number == NULL) {
-        return;
+        return -1;
     }
     char *end = NULL;
     const long fd = strtol(number, &end, 10);
-    if (*number == '\0' || *end != '\0' || fd <= STDERR_FILENO) {
-        return;
+    return *number == '\0' || *end != '\0' || fd <= STDERR_FILENO || fd > INT_MAX ? -1 : (int)fd;
+}
+
+void reason_say(const char *text)
+{
+    const int fd = reason_fd();
+    if (fd >= 0) {
+        dprintf(fd, "%s\n", text); /* fails where the descriptor was not handed on */
     }
-    dprintf((int)fd, "%s\n", text); /* fails where the descriptor was not handed on */
+}
+
+bool reason_is_said(void)
+{
+    struct stat status;
+    const int fd = reason_fd();
+    return fd >= 0 && fstat(fd, &status) == 0 && status.st_size > 0;
 }
 
 int reason_open(void)

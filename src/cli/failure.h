@@ -19,6 +19,8 @@ void failure_write(const char *base, const char *text);
 
 /* A child: one line. Nothing happens in a process that has no agent. */
 void reason_say(const char *text);
+/* A child: it has said one already. */
+bool reason_is_said(void);
 /* An agent: an empty place for them; -1: none is left, and the reason will be missing. */
 int reason_open(void);
 /* The last line that was written, "" if none; empties the place. */

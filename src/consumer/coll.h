@@ -68,6 +68,11 @@ struct coll_ops {
     void (*free)(struct coll **coll);
 };
 
+/* By the option `collective` (auto, ring, nccl): auto takes nccl where the rank is one of several
+ * on GPUs, else the ring, and local for one rank alone. ERR_CONFIG: nccl without a GPU. */
+MUST_USE enum status coll_choose(const char *wanted, bool on_gpu, uint32_t world,
+                                 const struct coll_ops **out, struct err *err);
+
 extern const struct coll_ops coll_local; /* size 1 */
 extern const struct coll_ops coll_ring;  /* TCP between ranks: reduce-scatter and all-gather */
 extern const struct coll_ops coll_nccl;  /* between GPUs; coll_nccl.h has what else it can do */

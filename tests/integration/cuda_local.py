@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
 """Jobs on the fake CUDA (tests/fakes/cuda_fake.h): two hosts with two GPUs each train what hosts without GPUs do; a GPU
-that fails ends its rank at once; what is missing is said.
+that fails ends its rank at once; what is missing is said. Sums over the ring, and over the fake NCCL (tests/fakes/nccl).
 
 usage: cuda_local.py         HR_BINARY, HR_BUILD_DIR
 """
@@ -17,6 +17,7 @@ from training import report_of
 FAKES = os.path.join(os.environ["HR_BUILD_DIR"], "cuda_fake")
 PATHS = ["--cuda-driver", f"{FAKES}/libcuda.so.1", "--cuda-runtime", f"{FAKES}/libcudart.so.12",
          "--nvml", f"{FAKES}/libnvidia-ml.so.1"]
+NCCL = os.path.join(os.environ["HR_BUILD_DIR"], "fakes/libnccl.so.2")
 PIPELINE = [{"op": "decode"}, {"op": "random_resized_crop", "size": 32}]
 
 
@@ -58,7 +59,7 @@ class CudaLocal(unittest.TestCase):
     def on_gpus(self, *arguments):
         """What was learned, and what every rank's fake did: a list of dictionaries."""
         log = os.path.join(self.temporary.name, "log")
-        cluster = self.finished("--device", "cuda", *arguments, environment={
+        cluster = self.finished("--device", "cuda", "--collective", "ring", *arguments, environment={
             "HR_FAKE_CUDA_LOG": log, "HR_FAKE_CUDA_LATENCY_US": "500", "HR_FAKE_CUDA_MBPS": "200",
             "HR_FAKE_CUDA_NODE": "0"})
         with open(log, encoding="utf-8") as file:
@@ -85,6 +86,33 @@ class CudaLocal(unittest.TestCase):
             self.assertEqual(len({line["bytes"] for line in lines}), 1, lines)
         self.assertEqual(whole[0]["bytes"], pieces[0]["bytes"])
         self.assertGreaterEqual(int(whole[0]["copies"]), batches[0][0])
+
+    def over_nccl(self, *arguments, fault="", nccl=NCCL, **options):
+        return self.finished("--device", "cuda", "--nccl", nccl, *arguments,
+                             environment={"HR_FAKE_NCCL_FAULT": fault}, **options)
+
+    def test_nccl_sums_what_the_ring_sums(self):
+        host = self.finished("--device", "host")
+        cluster = self.over_nccl()
+        self.assertEqual(len(cluster.find(
+            re.escape(f"NCCL 2.27.3 ({NCCL}), 4 ranks, NCCL_SOCKET_IFNAME==lo, network plugin: none"))), 1,
+            cluster.output())
+        for ring, nccl in zip(learned(host), learned(cluster), strict=True):
+            self.assertEqual((ring[0], ring[2:]), (nccl[0], nccl[2:]))
+            self.assertAlmostEqual(ring[1], nccl[1], places=4)  # in another order
+
+    def test_an_error_of_nccls_ends_the_job(self):
+        for fault in ("ncclAllReduce:late:3", "ncclAllReduce:late:3,ncclCommAbort:stall:1"):
+            with self.subTest(fault=fault):
+                cluster = self.over_nccl(fault=fault, code=69)
+                self.assertIn("fake: a late error", cluster.failure("algo-1"))
+
+    def test_ranks_need_nccl_or_the_ring(self):
+        cluster = self.over_nccl(nccl="/nonexistent/libnccl.so.2", code=71)
+        self.assertIn("4 ranks on GPUs need NCCL (or collective ring): --nccl: NCCL: /nonexistent/libnccl.so.2",
+                      cluster.failure("algo-1"))
+        cluster = self.finished("--device", "host", "--collective", "nccl", code=78)
+        self.assertIn("collective nccl sums on GPUs, but this rank has none", cluster.failure("algo-1"))
 
     def test_a_gpu_that_fails_ends_its_rank_whatever_it_does(self):
         """The main thread sleeps for ten minutes in its first step; the feed's thread finds out."""
