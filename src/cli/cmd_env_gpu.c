@@ -5,6 +5,7 @@
 
 #include "cli/cmd_env.h"
 #include "consumer/cuda_api.h"
+#include "consumer/kernel_images.h"
 #include "consumer/nccl_api.h"
 
 /* A line for one library: what was found, or what is missing and what to install. */
@@ -20,9 +21,22 @@ static void print_library(const struct library_want *want, enum status status,
     }
 }
 
+/* Which image of the kernels a card would run. */
+static const char *image_name(int major, int minor, char *out, size_t size)
+{
+    struct kernel_choice choice;
+    if (kernel_images_choose(&KERNEL_IMAGES, major, minor, &choice, NULL) != OK) {
+        return "none";
+    }
+    snprintf(out, size, "%s_%u", choice.images[0]->is_ptx ? "compute" : "sm",
+             choice.images[0]->architecture);
+    return out;
+}
+
 /* What could not be asked is left out: the line is for people. */
 static void print_card(const struct cuda_api *api, int ordinal)
 {
+    char image[32];
     char name[CUDA_NAME_BYTES] = "a card without a name";
     char pci_id[CUDA_PCI_ID_BYTES] = "unknown bus id";
     int device = 0;
@@ -34,7 +48,8 @@ static void print_card(const struct cuda_api *api, int ordinal)
     (void)api->runtime.cudaDeviceGetPCIBusId(pci_id, sizeof(pci_id), ordinal);
     (void)api->runtime.cudaDeviceGetAttribute(&major, CUDA_ATTRIBUTE_MAJOR, ordinal);
     (void)api->runtime.cudaDeviceGetAttribute(&minor, CUDA_ATTRIBUTE_MINOR, ordinal);
-    printf("GPU %d: %s, sm_%d%d, %s\n", ordinal, name, major, minor, pci_id);
+    printf("GPU %d: %s, sm_%d%d, %s, kernels: %s\n", ordinal, name, major, minor, pci_id,
+           image_name(major, minor, image, sizeof(image)));
 }
 
 static enum status print_cards(const struct cuda_api *api, struct err *err)
@@ -73,6 +88,9 @@ enum status env_print_gpu(const struct config *config, struct err *err)
     print_library(&NVML_WANT, other, &api.nvml.found, &other_err);
     other = nccl_open(config->nccl, &nccl, &other_err);
     print_library(&NCCL_WANT, other, &nccl.found, &other_err);
+    char images[512];
+    kernel_images_describe(&KERNEL_IMAGES, images, sizeof(images));
+    printf("kernel images: %s\n", images);
     if (driver != OK || runtime != OK) {
         *err = driver != OK ? driver_err : runtime_err;
         return err_failed(err->status);

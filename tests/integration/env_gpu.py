@@ -49,39 +49,42 @@ class EnvGpu(unittest.TestCase):
     def test_all_by_option(self):
         code, lines, err = self.gpu(*self.paths())
         self.assertEqual((code, err), (0, ""))
+        images = lines.pop(4)
+        image = "none" if "none (" in images else "compute_0" if "names only" in images else "sm_70"
         self.assertEqual(lines, [
             f"CUDA driver 12.9: {BLANKS}/whole/libcuda.so.1 (option)",
             f"CUDA runtime 12.8: {BLANKS}/whole/libcudart.so.12 (option)",
             f"NVML 575.1: {BLANKS}/whole/libnvidia-ml.so.1 (option)",
             f"NCCL 2.27.3: {BLANKS}/whole/libnccl.so.2 (option)",
-            "GPU 0: blank card, sm_70, 0000:00:10.0",
-            "GPU 1: blank card, sm_70, 0000:00:11.0"])
+            "GPU 0: blank card, sm_70, 0000:00:10.0, kernels: " + image,
+            "GPU 1: blank card, sm_70, 0000:00:11.0, kernels: " + image])
+        self.assertTrue(images.startswith("kernel images: "))
 
     def test_the_job_names_them_too(self):
         variables = {"HEADRACE_" + option.upper().replace("-", "_"): f"{BLANKS}/whole/{name}"
                      for option, name in LIBRARIES.items()}
-        code, lines, _ = self.gpu(**variables)
-        self.assertEqual(code, 0)
+        code, lines, err = self.gpu(**variables)
+        self.assertEqual((code, err), (0, ""))
         self.assertEqual(sum("(option)" in line for line in lines), 4)
 
     def test_by_the_loader(self):
-        code, lines, _ = self.gpu(LD_LIBRARY_PATH=BLANKS + "/whole")
-        self.assertEqual(code, 0)
+        code, lines, err = self.gpu(LD_LIBRARY_PATH=BLANKS + "/whole")
+        self.assertEqual((code, err), (0, ""))
         self.assertEqual(sum("(system)" in line and BLANKS in line for line in lines), 4)
 
     def test_nccl_and_nvml_are_not_needed(self):
-        code, lines, _ = self.gpu(*self.paths(nvml="none", nccl="old"))
-        self.assertEqual(code, 0)
+        code, lines, err = self.gpu(*self.paths(nvml="none", nccl="old"))
+        self.assertEqual((code, err), (0, ""))
         self.assertIn("--nvml", lines[2])
         self.assertIn("2.13.4, wanted 2.14", lines[3])
-        self.assertEqual(len(lines), 6)
+        self.assertEqual(len(lines), 7)
 
     def test_driver_and_runtime_are(self):
         for option, wanted in (("cuda_driver", "it has CUDA 11.8"), ("cuda_runtime", "it is version 11.8")):
             code, lines, err = self.gpu(*self.paths(**{option: "old"}))
             self.assertEqual((code, err.count("\n")), (71, 1))
             self.assertIn(wanted, err)
-            self.assertEqual(len(lines), 4)
+            self.assertEqual(len(lines), 5)
 
     def test_runtime_too_new_for_the_driver(self):
         code, _, err = self.gpu(*self.paths(), "--cuda-runtime", BLANKS + "/new/libcudart.so.13")
