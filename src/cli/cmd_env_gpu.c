@@ -54,7 +54,6 @@ static void print_card(const struct cuda_api *api, int ordinal)
 
 static enum status print_cards(const struct cuda_api *api, struct err *err)
 {
-    TRY(cuda_check_pair(&api->driver, &api->runtime, err));
     unsigned error = api->driver.cuInit(0);
     if (error != CUDA_OK) {
         return cuda_driver_error(&api->driver, "cuInit", error, err);
@@ -82,7 +81,8 @@ enum status env_print_gpu(const struct config *config, struct err *err)
     struct err other_err = {0};
     const enum status driver = cuda_driver_open(config->cuda_driver, &api.driver, &driver_err);
     print_library(&CUDA_DRIVER_WANT, driver, &api.driver.found, &driver_err);
-    const enum status runtime = cuda_runtime_open(config->cuda_runtime, &api.runtime, &runtime_err);
+    const enum status runtime = cuda_runtime_open(
+        config->cuda_runtime, driver == OK ? &api.driver : NULL, &api.runtime, &runtime_err);
     print_library(&CUDA_RUNTIME_WANT, runtime, &api.runtime.found, &runtime_err);
     enum status other = nvml_open(config->nvml, &api.nvml, &other_err);
     print_library(&NVML_WANT, other, &api.nvml.found, &other_err);

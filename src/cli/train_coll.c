@@ -83,7 +83,8 @@ static enum status open_tables(const struct train_coll_options *options, struct 
         return err_errno(err, ERR_RESOURCE, "tables of CUDA and NCCL");
     }
     TRY(cuda_driver_open(options->config->cuda_driver, &out->cuda->driver, err));
-    TRY(cuda_runtime_open(options->config->cuda_runtime, &out->cuda->runtime, err));
+    TRY(cuda_runtime_open(options->config->cuda_runtime, &out->cuda->driver, &out->cuda->runtime,
+                          err));
     const enum status status = nccl_api_open(options->config, out->nccl, err);
     return status == OK ? OK
                         : err_prefix(err, "%u ranks on GPUs need NCCL (or collective ring)",

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which libraries of CUDA are wanted, in which versions, and how a pair of them is checked. */
+/* Which libraries of CUDA are wanted, and in which versions. */
 #include "consumer/cuda_api.h"
 
 #include <stdio.h>
@@ -43,6 +43,14 @@ static enum status runtime_version(const void *table, struct library_found *foun
     if (version < CUDA_VERSION_MIN || version >= CUDA_RUNTIME_VERSION_END) {
         return err_set(err, ERR_DEVICE, "it is version %s, wanted 12 or 13: %s",
                        found->version_text, CUDA_RUNTIME_WANT.install);
+    }
+    const int driver = runtime->driver_version;
+    if (driver != 0 && version / 1000 > driver / 1000) {
+        return err_set(err, ERR_DEVICE,
+                       "it is version %s, too new for the driver, which has CUDA %d.%d: install a "
+                       "newer driver, or %s",
+                       found->version_text, driver / 1000, driver % 1000 / 10,
+                       CUDA_RUNTIME_WANT.install);
     }
     return OK;
 }
@@ -126,9 +134,12 @@ enum status cuda_driver_open(const char *path, struct cuda_driver *out, struct e
     return OK;
 }
 
-enum status cuda_runtime_open(const char *path, struct cuda_runtime *out, struct err *err)
+enum status cuda_runtime_open(const char *path, const struct cuda_driver *driver,
+                              struct cuda_runtime *out, struct err *err)
 {
-    struct cuda_runtime runtime;
+    struct cuda_runtime runtime = {
+        .driver_version = driver == NULL ? 0 : driver->found.version,
+    };
     TRY(library_open(&CUDA_RUNTIME_WANT, path, &runtime, &runtime.found, err));
     *out = runtime;
     return OK;
@@ -139,19 +150,6 @@ enum status nvml_open(const char *path, struct nvml *out, struct err *err)
     struct nvml nvml;
     TRY(library_open(&NVML_WANT, path, &nvml, &nvml.found, err));
     *out = nvml;
-    return OK;
-}
-
-enum status cuda_check_pair(const struct cuda_driver *driver, const struct cuda_runtime *runtime,
-                            struct err *err)
-{
-    if (runtime->found.version / 1000 > driver->found.version / 1000) {
-        return err_set(err, ERR_DEVICE,
-                       "CUDA runtime %s (%s) is too new for the driver, which has CUDA %s: install "
-                       "a newer driver, or %s",
-                       runtime->found.version_text, runtime->found.path, driver->found.version_text,
-                       CUDA_RUNTIME_WANT.install);
-    }
     return OK;
 }
 
@@ -167,9 +165,8 @@ enum status cuda_api_open(const struct config *config, struct cuda_api *out, str
     struct cuda_api api = {0};
     TRY(cuda_driver_open(config->cuda_driver, &api.driver, err));
     log_found(&CUDA_DRIVER_WANT, &api.driver.found);
-    TRY(cuda_runtime_open(config->cuda_runtime, &api.runtime, err));
+    TRY(cuda_runtime_open(config->cuda_runtime, &api.driver, &api.runtime, err));
     log_found(&CUDA_RUNTIME_WANT, &api.runtime.found);
-    TRY(cuda_check_pair(&api.driver, &api.runtime, err));
     const unsigned error = api.driver.cuInit(0);
     if (error != CUDA_OK) {
         return cuda_driver_error(&api.driver, "cuInit", error, err);

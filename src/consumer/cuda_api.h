@@ -86,6 +86,7 @@ struct cuda_driver {
 
 struct cuda_runtime {
     struct library_found found;
+    int driver_version; /* of the driver that it is to work with; 0: any */
 #define CUDA_RUNTIME_CALL CUDA_MEMBER_
 #include "consumer/cuda_calls.def"
 };
@@ -112,15 +113,13 @@ extern const struct library_want NVML_WANT;
 /*
  * Each opens one library: at path (NULL, "": searched for). ERR_DEVICE: none found, or too old, or
  * not whole; the message names it and says what to install. No device is touched; nvml_open
- * initialises NVML. *out is written on success only.
+ * initialises NVML. *out is written on success only. A runtime of a later generation than the
+ * driver (NULL: not known) does not fit it.
  */
 MUST_USE enum status cuda_driver_open(const char *path, struct cuda_driver *out, struct err *err);
-MUST_USE enum status cuda_runtime_open(const char *path, struct cuda_runtime *out, struct err *err);
+MUST_USE enum status cuda_runtime_open(const char *path, const struct cuda_driver *driver,
+                                       struct cuda_runtime *out, struct err *err);
 MUST_USE enum status nvml_open(const char *path, struct nvml *out, struct err *err);
-
-/* ERR_DEVICE: the runtime is of a later generation than the driver knows. */
-MUST_USE enum status cuda_check_pair(const struct cuda_driver *driver,
-                                     const struct cuda_runtime *runtime, struct err *err);
 
 /*
  * All three at the configuration's paths, each named in the log; driver and runtime have to be

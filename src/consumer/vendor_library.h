@@ -54,10 +54,11 @@ struct library_want {
 };
 
 /*
- * Fills the function pointers of *table and *found. path: the option's, NULL or "" for none.
+ * Fills the function pointers of *table, and *found; what else the table holds, the version's check
+ * may look at. path: the option's, NULL or "" for none.
  * ERR_DEVICE: not found, or none fits; the message names the library, what is wrong and what to
- * install. On failure *table is undefined, and found->path is what did not fit, "" if nothing was
- * there.
+ * install. On failure the pointers are undefined, and found->path is what did not fit, "" if
+ * nothing was there.
  */
 MUST_USE enum status library_open(const struct library_want *want, const char *path, void *table,
                                   struct library_found *found, struct err *err);

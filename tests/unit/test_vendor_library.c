@@ -144,7 +144,7 @@ END_TEST
 START_TEST(a_name_goes_before_a_later_one)
 {
     char folders[PATH_MAX];
-    snprintf(folders, sizeof(folders), "%s", blank("{new,whole}"));
+    snprintf(folders, sizeof(folders), "%s", blank("{none,whole}"));
     want.sonames[0] = "libheadrace-none.so.1";
     want.sonames[1] = SONAME;
     want.sonames[2] = NULL;
@@ -219,13 +219,13 @@ START_TEST(whole_libraries_are_taken)
     ck_assert_int_eq(cuda_driver_open(blank("whole/libcuda.so.1"), &driver, &err), OK);
     ck_assert_str_eq(driver.found.version_text, "12.9");
     ck_assert_int_eq(driver.found.version, 12090);
-    ck_assert_int_eq(cuda_runtime_open(blank("whole/libcudart.so.12"), &runtime, &err), OK);
+    ck_assert_int_eq(cuda_runtime_open(blank("whole/libcudart.so.12"), &driver, &runtime, &err),
+                     OK);
     ck_assert_str_eq(runtime.found.version_text, "12.8");
     ck_assert_int_eq(nvml_open(blank("whole/libnvidia-ml.so.1"), &nvml, &err), OK);
     ck_assert_str_eq(nvml.found.version_text, "575.1");
     ck_assert_int_eq(nccl_open(blank("whole/libnccl.so.2"), &nccl, &err), OK);
     ck_assert_str_eq(nccl.found.version_text, "2.27.3");
-    ck_assert_int_eq(cuda_check_pair(&driver, &runtime, &err), OK);
 }
 END_TEST
 
@@ -236,7 +236,7 @@ START_TEST(torn_libraries_are_refused)
     struct nccl_api nccl;
     EXPECT_REFUSED(cuda_driver_open(blank("torn/libcuda.so.1"), &driver, &err),
                    "torn/libcuda.so.1: it has no cuLaunchKernel");
-    EXPECT_REFUSED(cuda_runtime_open(blank("torn/libcudart.so.12"), &runtime, &err),
+    EXPECT_REFUSED(cuda_runtime_open(blank("torn/libcudart.so.12"), NULL, &runtime, &err),
                    "torn/libcudart.so.12: it has no cudaEventQuery");
     EXPECT_REFUSED(nvml_open(blank("torn/libnvidia-ml.so.1"), &nvml, &err),
                    "torn/libnvidia-ml.so.1: it has no nvmlEventSetCreate");
@@ -251,9 +251,9 @@ START_TEST(old_and_unknown_versions_are_refused)
     struct nccl_api nccl;
     EXPECT_REFUSED(cuda_driver_open(blank("old/libcuda.so.1"), &driver, &err), "old/libcuda.so.1",
                    "it has CUDA 11.8, wanted 12.0 or newer", "NVIDIA's driver");
-    EXPECT_REFUSED(cuda_runtime_open(blank("old/libcudart.so.12"), &runtime, &err),
+    EXPECT_REFUSED(cuda_runtime_open(blank("old/libcudart.so.12"), NULL, &runtime, &err),
                    "it is version 11.8, wanted 12 or 13");
-    EXPECT_REFUSED(cuda_runtime_open(blank("later/libcudart.so.13"), &runtime, &err),
+    EXPECT_REFUSED(cuda_runtime_open(blank("later/libcudart.so.13"), NULL, &runtime, &err),
                    "it is version 14.0, wanted 12 or 13");
     EXPECT_REFUSED(nccl_open(blank("old/libnccl.so.2"), &nccl, &err),
                    "it is version 2.13.4, wanted 2.14 or newer", "pip install nvidia-nccl-cu12");
@@ -264,9 +264,21 @@ START_TEST(a_runtime_newer_than_the_driver_is_refused)
 {
     struct cuda_driver driver;
     ck_assert_int_eq(cuda_driver_open(blank("whole/libcuda.so.1"), &driver, &err), OK);
-    ck_assert_int_eq(cuda_runtime_open(blank("new/libcudart.so.13"), &runtime, &err), OK);
-    EXPECT_REFUSED(cuda_check_pair(&driver, &runtime, &err), "CUDA runtime 13.0",
-                   "new/libcudart.so.13", "CUDA 12.9", "pip install nvidia-cuda-runtime-cu12");
+    EXPECT_REFUSED(cuda_runtime_open(blank("new/libcudart.so.13"), &driver, &runtime, &err),
+                   "new/libcudart.so.13", "it is version 13.0, too new for the driver", "CUDA 12.9",
+                   "pip install nvidia-cuda-runtime-cu12");
+    ck_assert_int_eq(cuda_runtime_open(blank("new/libcudart.so.13"), NULL, &runtime, &err), OK);
+}
+END_TEST
+
+START_TEST(one_too_new_for_the_driver_is_passed_over)
+{
+    char folders[PATH_MAX];
+    snprintf(folders, sizeof(folders), "%s", blank("new"));
+    want.folders = folders;
+    install(".local", "whole/" SONAME);
+    runtime.driver_version = 12020;
+    expect_found(NULL, LIBRARY_PYTHON, "12.9");
 }
 END_TEST
 
@@ -293,6 +305,7 @@ int main(void)
     tcase_add_test(vendor, torn_libraries_are_refused);
     tcase_add_test(vendor, old_and_unknown_versions_are_refused);
     tcase_add_test(vendor, a_runtime_newer_than_the_driver_is_refused);
+    tcase_add_test(vendor, one_too_new_for_the_driver_is_passed_over);
     suite_add_tcase(suite, vendor);
     return suite_main(suite);
 }
