@@ -107,6 +107,25 @@ class CudaLocal(unittest.TestCase):
                 cluster = self.over_nccl(fault=fault, code=69)
                 self.assertIn("fake: a late error", cluster.failure("algo-1"))
 
+    def differing(self, setting, *arguments):
+        """What the job failed with where the second trainer host has another environment."""
+        child = os.path.join(self.temporary.name, "child")
+        with open(child, "w", encoding="utf-8") as file:
+            file.write("#!/bin/sh\ncase \"$SAGEMAKER_BASE_DIR\" in */algo-2) export " + setting + ";; esac\n"
+                       f"exec '{BINARY}' \"$@\"\n")
+        os.chmod(child, 0o755)
+        cluster = self.finished("--nccl", NCCL, *arguments, ranks=1, code=78, environment={"HR_CHILD": child})
+        return cluster.failure("algo-1") + cluster.failure("algo-2")
+
+    def test_ranks_that_differ_are_named(self):
+        told = self.differing("CUDA_VISIBLE_DEVICES=", "--device", "auto")  # sees no GPU: would take the ring
+        self.assertIn("collective (1 ring, 2 nccl: on a GPU)", told)
+        for host in ("algo-1", "algo-2"):
+            self.assertIn(host, told)
+        told = self.differing("HR_FAKE_NCCL_VERSION=22602", "--device", "cuda")
+        self.assertIn("NCCL: ranks differ: NCCL=2.27.3 on rank 0 (algo-1, GPU 0000:F0:00.0), NCCL=2.26.2 on rank 1 (algo-2",
+                      told)
+
     def test_ranks_need_nccl_or_the_ring(self):
         cluster = self.over_nccl(nccl="/nonexistent/libnccl.so.2", code=71)
         self.assertIn("4 ranks on GPUs need NCCL (or collective ring): --nccl: NCCL: /nonexistent/libnccl.so.2",
