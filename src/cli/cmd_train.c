@@ -165,7 +165,12 @@ static enum status open_feed(struct rank *rank, struct err *err)
                                    .broken_context = rank->watch};
     TRY(choose_device(&rank->member.config, &rank->device, err));
     options.device = rank->device;
-    TRY(feed_new(&options, &rank->feed, err));
+    if (feed_new(&options, &rank->feed, err) != OK) {
+        const bool is_chosen = strcmp(rank->member.config.device, "auto") == 0;
+        return err->status == ERR_DEVICE && is_chosen
+                   ? err_prefix(err, "device auto found a GPU (device=host does without)")
+                   : err->status;
+    }
     train_watch_attach(rank->watch, rank->feed, NULL, NULL);
     return OK;
 }

@@ -19,6 +19,7 @@ static const char *const NAMES[] = {
 #define NVML_CALL                                  CUDA_FAKE_NAME
 #include "consumer/cuda_calls.def"
     "copy",
+    "any",
 };
 
 static const struct {
@@ -217,19 +218,22 @@ static bool is_sticky(unsigned error)
 
 static void enter(enum cuda_fake_call call)
 {
+    const pid_t owner = cuda_fake.pid;
+    if (owner != 0 && owner != getpid()) { /* before the lock, which a lost thread may hold */
+        fake_abort("%s in a child that was forked after CUDA was used", NAMES[call]);
+    }
     fake_lock();
     if (!cuda_fake.is_set_up) {
         set_up();
-    }
-    if (cuda_fake.pid != getpid()) {
-        fake_abort("%s in a child that was forked after CUDA was used", NAMES[call]);
     }
 }
 
 unsigned fake_begin(enum cuda_fake_call call)
 {
     enter(call);
-    unsigned error = fake_injected(call);
+    const unsigned any = fake_injected(FAKE_any);
+    const unsigned own = fake_injected(call);
+    unsigned error = own != 0 ? own : any;
     if (cuda_fake.lost == 0 && is_sticky(error)) {
         cuda_fake.lost = error;
     }
@@ -306,7 +310,7 @@ static unsigned allocate(enum fake_memory_kind kind, const char *call, void **ou
         CHECK(at < FAKE_MEMORIES_MAX);
     }
     void *base = NULL;
-    CHECK(posix_memalign(&base, 4096, bytes == 0 ? 1 : bytes) == 0);
+    CHECK(bytes > 0 && posix_memalign(&base, 4096, bytes) == 0);
     memset(base, CUDA_FAKE_POISON, bytes);
     cuda_fake.memories[at] =
         (struct fake_memory){.kind = kind, .device = device, .base = base, .bytes = bytes};
@@ -319,8 +323,8 @@ static unsigned allocate(enum fake_memory_kind kind, const char *call, void **ou
 
 static unsigned release(enum fake_memory_kind kind, const char *call, void *base)
 {
-    struct fake_memory *memory = fake_find(base, 0);
     if (base != NULL) {
+        struct fake_memory *memory = fake_find(base, 1);
         if (memory == NULL || memory->kind != kind || memory->base != base) {
             fake_abort("%s: this is no such memory, or it was freed before", call);
         }

@@ -18,7 +18,8 @@
  *   HR_FAKE_CUDA_LATENCY_US  of a copy (0), in its stream's thread
  *   HR_FAKE_CUDA_MBPS        megabytes a second (0: as fast as memory)
  *   HR_FAKE_CUDA_FAIL        CALL:N:ERROR[,...]: the N-th call (from 1) of that function returns
- *                            the error; "copy" for CALL: the N-th copy to be worked off does.
+ *                            the error; "copy" for CALL: the N-th copy to be worked off does;
+ *                            "any": the N-th call of all those that a lost context would end.
  *                            Errors that lose a context (700, 719, ...) are returned by all that
  *                            follows
  *   HR_FAKE_CUDA_XID, HR_FAKE_CUDA_ECC   what NVML tells after a sticky error

@@ -27,6 +27,7 @@ enum cuda_fake_call {
 #define NVML_CALL                                    CUDA_FAKE_NUMBER
 #include "consumer/cuda_calls.def"
     FAKE_copy, /* none of CUDA's: a copy is worked off */
+    FAKE_any,  /* likewise: any call that needs a context */
     FAKE_CALLS,
 };
 
@@ -48,10 +49,10 @@ struct fake_fail {
 };
 
 struct cuda_fake {
-    pthread_mutex_t mutex;  /* guards all */
+    _Atomic pid_t pid;      /* whose state it is; 0: nobody's yet */
+    pthread_mutex_t mutex;  /* guards all below */
     pthread_cond_t changed; /* an event fired, a queue moved */
     bool is_set_up;
-    pid_t pid;
     int gpus;                    /* visible */
     int physical[FAKE_GPUS_MAX]; /* number of each */
     int64_t latency_ns;

@@ -150,7 +150,9 @@ class CudaLocal(unittest.TestCase):
         for device in ("cuda", "auto"):
             cluster = self.finished("--device", device, "--cuda-runtime", "/nonexistent/libcudart.so.12", code=71, gpu=1,
                                     ranks=1)
-            self.assertIn("--cuda-runtime: CUDA runtime: /nonexistent/libcudart.so.12", cluster.failure("algo-1"))
+            said = cluster.failure("algo-1")
+            self.assertIn("device cuda: --cuda-runtime: CUDA runtime: /nonexistent/libcudart.so.12", said)
+            self.assertEqual("device auto found a GPU (device=host does without)" in said, device == "auto")
 
     def test_one_rank_for_each_gpu_that_is_visible(self):
         smi = os.path.join(self.temporary.name, "nvidia-smi")

@@ -201,6 +201,21 @@ START_TEST(a_call_that_fails)
 }
 END_TEST
 
+/* The n-th of all calls, whichever it is. Up to the last step's event none fails unheard; after it
+ * the ring is only given back. Before the card is known, NVML cannot be asked. */
+START_TEST(any_call_that_fails_is_told_and_ends_the_way)
+{
+    enum { OPENING = 4, AT_LEAST = OPENING + 2 + 2 * (2 + SLOTS) + STEPS * 8 };
+    char fail[64];
+    snprintf(fail, sizeof(fail), "any:%d:%d", _i, _i % 2 == 0 ? 700 : CUDA_FAKE_LOST);
+    set("HR_FAKE_CUDA_FAIL", fail);
+    set("HR_FAKE_CUDA_XID", "79");
+    const enum status status = whole_way();
+    ck_assert(status == ERR_DEVICE || (status == OK && _i > AT_LEAST));
+    expect_words(status == OK || _i <= OPENING ? "" : "; Xid 79");
+}
+END_TEST
+
 START_TEST(a_failure_is_told_whole)
 {
     static const struct {
@@ -399,6 +414,7 @@ int main(void)
     TCase *tc = tcase_create("device_cuda");
     tcase_add_test(tc, every_function_has_its_row);
     tcase_add_loop_test(tc, a_call_that_fails, 0, (int)(ARRAY_LEN(ROWS) * ARRAY_LEN(ERRORS)));
+    tcase_add_loop_test(tc, any_call_that_fails_is_told_and_ends_the_way, 1, 80);
     tcase_add_loop_test(tc, a_failure_is_told_whole, 0, 6);
     tcase_add_test(tc, nothing_fails_unasked);
     tcase_add_test(tc, the_first_failure_stays_and_cuda_is_left_alone);
