@@ -3,12 +3,9 @@
  * The trainers on several ranks that sum over the ring, each a thread here: equal on all ranks and
  * in every run, and the mean over the global batch whatever its split.
  */
-#include <arpa/inet.h>
 #include <math.h>
 #include <pthread.h>
 #include <string.h>
-#include <sys/socket.h>
-#include <unistd.h>
 
 #include "common/clock.h"
 #include "consumer/trainer.h"
