@@ -63,7 +63,7 @@ static void print_failures(const struct local_table *table, const int *codes)
     }
 }
 
-/* "0-1", "3", "-" */
+/* "0-1", "3", "-"; "auto": by the GPUs that each host finds */
 static void describe_ranks(const struct cluster_host *host, uint32_t per_host, char *out,
                            size_t bytes)
 {
@@ -72,7 +72,9 @@ static void describe_ranks(const struct cluster_host *host, uint32_t per_host, c
         return;
     }
     const uint32_t first = (uint32_t)host->trainer_index * per_host;
-    if (per_host == 1) {
+    if (per_host == 0) {
+        snprintf(out, bytes, "auto");
+    } else if (per_host == 1) {
         snprintf(out, bytes, "%u", first);
     } else {
         snprintf(out, bytes, "%u-%u", first, first + per_host - 1);
