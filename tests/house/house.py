@@ -24,8 +24,7 @@ ANYWHERE = {"common/base.h"}
 # Vendor headers and the files (by the beginning of their path) that may include them.
 VENDORS = {
     r"zmq\.h": ("src/common/net_zmq", "src/common/auth"),
-    r"(cjson/)?cJSON\.h": ("src/common/json", "src/common/config", "src/common/cluster", "src/common/pipeline",
-                           "src/common/sm_env", "src/cli/cmd_env", "src/cli/report"),
+    r"(cjson/)?cJSON\.h": ("src/common/json",),
     r"(jpeglib|jerror|turbojpeg)\.h": ("src/producer/image_jpeg", "src/cli/gen"),
     r"png\.h": ("src/producer/image_png",),
     r"(xxhash|xxh_x86dispatch)\.h": ("src/common/hash",),
