@@ -24,6 +24,7 @@ import kernel_images  # noqa: E402
 
 KERNELS = {os.path.basename(path)[:-len(".cu")] for path in glob.glob(os.path.join(SOURCE, "kernels", "*.cu"))}
 EM_CUDA = 190
+OUR_OWN = {"CUDA_PCI_ID_BYTES", "CUDA_NAME_BYTES"}  # sizes of buffers, of which the vendor knows nothing
 
 
 def wheels_folder():
@@ -177,6 +178,17 @@ class Headers(unittest.TestCase):
         for name in ("headers12", "headers13"):
             for compiler, (code, said) in self.compile(name):
                 self.assertEqual(code, 0, f"{name} {compiler}: {said}")
+
+    def test_every_constant_is_compared(self):
+        with open(os.path.join(HERE, "vendor_headers.c"), encoding="utf-8") as file:
+            compared = file.read()
+        for name in ("cuda_api.h", "nccl_api.h"):
+            with open(os.path.join(SOURCE, "src", "consumer", name), encoding="utf-8") as file:
+                constants = re.findall(r"^ +((?:CUDA|NVML|NCCL)_\w+) = ", file.read(), re.M)
+            self.assertGreater(len(constants), 9)
+            for constant in constants:
+                if constant not in OUR_OWN:
+                    self.assertTrue(f"SAME({constant}, " in compared, constant + " is not in vendor_headers.c")
 
     def test_a_difference_is_found(self):
         def change(name, old, new):

@@ -109,6 +109,8 @@ SAME(NVML_SCOPE_NODE, NVML_AFFINITY_SCOPE_NODE);
 SAME(NVML_EVENT_XID, nvmlEventTypeXidCriticalError);
 SAME(NCCL_OK, ncclSuccess);
 SAME(NCCL_SYSTEM_ERROR, ncclSystemError);
+SAME(NCCL_INTERNAL_ERROR, ncclInternalError);
+SAME(NCCL_USAGE_ERROR, ncclInvalidUsage);
 SAME(NCCL_REMOTE_ERROR, ncclRemoteError);
 SAME(NCCL_IN_PROGRESS, ncclInProgress);
 SAME(NCCL_TYPE_BYTE, ncclUint8);
