@@ -171,6 +171,7 @@ static enum status open_rings(struct feed *feed, struct err *err)
                                              .slots = feed->slots,
                                              .slot_bytes = stream->layout.bytes,
                                              .copy_parts = copy_parts,
+                                             .lend_early = feed->options.lend_early,
                                              .wake_fd = feed->wake_fd,
                                              .on_broken = feed->options.on_broken,
                                              .broken_context = feed->options.broken_context};
@@ -248,6 +249,11 @@ void feed_close(struct feed *feed)
         ring_close(feed->streams[i].ring);
     }
     client_close(feed->client);
+}
+
+struct device *feed_device(const struct feed *feed)
+{
+    return feed->device;
 }
 
 uint16_t feed_port(const struct feed *feed)
@@ -433,7 +439,9 @@ static void describe(const struct feed *feed, const struct stream *stream,
                                .epoch = (uint32_t)(lent->gstep / steps),
                                .step = lent->gstep % steps,
                                .host = lent->host,
-                               .device = lent->device};
+                               .device = lent->device,
+                               .copied = lent->copied,
+                               .done = lent->done};
     out->count = plan_batch(&stream->plan, out->step, feed->options.rank, &out->position);
 }
 

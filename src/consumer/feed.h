@@ -29,6 +29,7 @@ struct feed_options {
     const char *device_text;    /* likewise */
     device_broken_fn on_broken; /* NULL: nobody is told but who asks for a batch */
     void *broken_context;
+    bool lend_early;        /* batches are lent before their copy to the device is done */
     const char *local_host; /* producers of this host are preferred; NULL: none */
 };
 
@@ -36,6 +37,9 @@ struct feed_options {
  * not divide the global batch. */
 MUST_USE enum status feed_new(const struct feed_options *options, struct feed **out,
                               struct err *err);
+
+/* Opened by the feed, and its for life: for a trainer that computes on it. */
+struct device *feed_device(const struct feed *feed);
 
 /* The port it listens on. */
 uint16_t feed_port(const struct feed *feed);
@@ -64,11 +68,13 @@ MUST_USE enum status feed_start(struct feed *feed, const char *stream, uint32_t 
 struct feed_batch {
     uint32_t stream, slot;
     uint32_t epoch;
-    uint64_t step;     /* in the epoch */
-    uint64_t position; /* of row 0 */
-    uint32_t count;    /* real rows; the rest is zero */
-    const void *host;  /* layout's range, host memory */
-    void *device;      /* the same on the device, NULL for the host device */
+    uint64_t step;               /* in the epoch */
+    uint64_t position;           /* of row 0 */
+    uint32_t count;              /* real rows; the rest is zero */
+    const void *host;            /* layout's range, host memory */
+    void *device;                /* the same on the device, NULL for the host device */
+    struct device_event *copied; /* behind the copy; has fired, unless lend_early */
+    struct device_event *done;   /* with lend_early: for feed_release, the batch's own; else NULL */
 };
 /* Waits for the next batch: OK; ERR_CANCELLED after feed_close; ERR_PEER_GONE (starved), ERR_DATA
  * (bad budget), ... The batch is lent until feed_release. ERR_MISUSE: past the end of what

@@ -29,7 +29,8 @@ struct slot {
     void *host;
     void *device;
     struct device_event *copied;
-    struct device_event *done; /* the reader's; borrowed while released */
+    struct device_event *own_done; /* for a reader who has no event of its own */
+    struct device_event *done;     /* the reader's; borrowed while released */
 };
 
 struct ring {
@@ -88,6 +89,9 @@ static enum status take_memory(struct ring *ring, struct err *err)
         slot->host = (uint8_t *)ring->host + i * stride;
         slot->device = ring->memory == NULL ? NULL : (uint8_t *)ring->memory + i * stride;
         TRY(ring->ops->event_new(ring->device, &slot->copied, err));
+        if (ring->options.lend_early) {
+            TRY(ring->ops->event_new(ring->device, &slot->own_done, err));
+        }
     }
     return OK;
 }
@@ -104,10 +108,13 @@ static void give_memory(struct ring *ring)
     }
 }
 
-static void free_event(struct ring *ring, struct slot *slot)
+static void free_events(struct ring *ring, struct slot *slot)
 {
     if (slot->copied != NULL) {
         ring->ops->event_free(ring->device, &slot->copied);
+    }
+    if (slot->own_done != NULL) {
+        ring->ops->event_free(ring->device, &slot->own_done);
     }
 }
 
@@ -126,7 +133,7 @@ enum status ring_new(const struct ring_options *options, struct ring **out, stru
     const enum status status = take_memory(ring, err);
     if (status != OK) {
         for (uint32_t i = 0; i < ring->slot_count; i++) {
-            free_event(ring, &ring->slots[i]);
+            free_events(ring, &ring->slots[i]);
         }
         give_memory(ring);
         free(ring);
@@ -142,13 +149,27 @@ enum status ring_new(const struct ring_options *options, struct ring **out, stru
     return OK;
 }
 
-/* The event, if any, that stands between a slot and FREE. */
-static struct device_event *event_in_flight(const struct slot *slot)
+/* The events, if any, that stand between a slot and FREE: of its copy and its reader. */
+struct in_flight {
+    struct device_event *events[2];
+};
+
+static struct in_flight events_in_flight(const struct slot *slot)
 {
-    if (slot->state == SLOT_COPYING) {
-        return slot->copied;
+    const bool is_lent = slot->state == SLOT_LENT;
+    return (struct in_flight){{slot->state == SLOT_COPYING || is_lent ? slot->copied : NULL,
+                               is_lent && slot->released ? slot->done : NULL}};
+}
+
+static enum status await(struct ring *ring, const struct in_flight *in_flight, int64_t deadline,
+                         struct err *err)
+{
+    for (size_t i = 0; i < ARRAY_LEN(in_flight->events); i++) {
+        if (in_flight->events[i] != NULL) {
+            TRY(ring->ops->wait(ring->device, in_flight->events[i], deadline, err));
+        }
     }
-    return slot->state == SLOT_LENT && slot->released ? slot->done : NULL;
+    return OK;
 }
 
 /* Waits for the copies of a slot's parts, which no event stands behind yet. */
@@ -167,10 +188,10 @@ static enum status settle_parts(struct ring *ring, struct slot *slot, int64_t de
 /* A slot that stayed READY had its copy queued, perhaps, and no event recorded: nobody can know. */
 static bool may_be_in_flight(struct ring *ring, struct slot *slot, int64_t deadline)
 {
-    struct device_event *event = event_in_flight(slot);
+    const struct in_flight in_flight = events_in_flight(slot);
     struct err err = {0};
     return slot->state == SLOT_READY || settle_parts(ring, slot, deadline, &err) != OK ||
-           (event != NULL && ring->ops->wait(ring->device, event, deadline, &err) == ERR_TIMEOUT);
+           await(ring, &in_flight, deadline, &err) == ERR_TIMEOUT;
 }
 
 void ring_free(struct ring **ring)
@@ -189,7 +210,7 @@ void ring_free(struct ring **ring)
             leaks = true;
             continue;
         }
-        free_event(r, &r->slots[i]);
+        free_events(r, &r->slots[i]);
     }
     if (!leaks) {
         give_memory(r);
@@ -248,7 +269,7 @@ enum status ring_reset(struct ring *ring, uint64_t first, uint64_t end, struct e
         struct slot *slot = &ring->slots[i];
         lock(ring);
         const bool kept = slot->state == SLOT_LENT && !slot->released;
-        struct device_event *event = event_in_flight(slot);
+        const struct in_flight in_flight = events_in_flight(slot);
         unlock(ring);
         if (kept) {
             return err_set(err, ERR_MISUSE,
@@ -257,8 +278,8 @@ enum status ring_reset(struct ring *ring, uint64_t first, uint64_t end, struct e
                            (unsigned long long)slot->gstep);
         }
         enum status status = settle_parts(ring, slot, deadline, err);
-        if (status == OK && event != NULL) {
-            status = ring->ops->wait(ring->device, event, deadline, err);
+        if (status == OK) {
+            status = await(ring, &in_flight, deadline, err);
         }
         if (status != OK) {
             return fail_device(ring, slot, err);
@@ -352,8 +373,10 @@ bool ring_reclaim(struct ring *ring, bool *soon_out)
         return false;
     }
     struct err err = {0};
-    const enum status status =
-        slot->done == NULL ? OK : ring->ops->query(ring->device, slot->done, &err);
+    enum status status = slot->done == NULL ? OK : ring->ops->query(ring->device, slot->done, &err);
+    if (status == OK && ring->options.lend_early) { /* the reader may not have waited for it */
+        status = ring->ops->query(ring->device, slot->copied, &err);
+    }
     if (status == ERR_AGAIN) {
         *soon_out = true;
         return false;
@@ -464,7 +487,7 @@ enum status ring_take(struct ring *ring, struct ring_batch *out, struct err *err
 {
     struct slot *slot = NULL;
     TRY(wait_next(ring, &slot, err));
-    if (wait_copied(ring, slot, err) != OK) {
+    if (!ring->options.lend_early && wait_copied(ring, slot, err) != OK) {
         return fail_device(ring, slot, err);
     }
     lock(ring);
@@ -474,7 +497,9 @@ enum status ring_take(struct ring *ring, struct ring_batch *out, struct err *err
     *out = (struct ring_batch){.gstep = slot->gstep,
                                .slot = (uint32_t)(slot - ring->slots),
                                .host = slot->host,
-                               .device = slot->device};
+                               .device = slot->device,
+                               .copied = slot->copied,
+                               .done = slot->own_done};
     return OK;
 }
 

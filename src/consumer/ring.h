@@ -17,6 +17,9 @@
  *            ring_release, then the reader's event has fired, then
  *            ring_reclaim, oldest step first
  *
+ * With lend_early ring_take lends a slot although its copy is still in flight, and ring_reclaim
+ * sees to its event, too; until then the bytes are the device's to read, as they are the reader's.
+ *
  * With copy_parts the copy is queued piece by piece while the slot is FILLING, and ring_ready only
  * records the event behind the last of them; ring_reset then waits for a slot's pieces, too.
  *
@@ -40,6 +43,7 @@ struct ring_options {
     uint32_t slots;
     size_t slot_bytes;
     bool copy_parts; /* each part is copied as ring_part tells of it, not the batch at ring_ready */
+    bool lend_early; /* ring_take does not wait for the copy: the reader's own stream does */
     int wake_fd;     /* eventfd written after ring_release, for the client's poll set; -1: none */
     device_broken_fn on_broken; /* the device has failed, with the text that ring_take will give;
                                    NULL: nobody is told. Once at least, from either thread */
@@ -83,7 +87,9 @@ struct ring_batch {
     uint64_t gstep;
     uint32_t slot;
     const void *host;
-    void *device; /* NULL: the device uses the host's bytes */
+    void *device;                /* NULL: the device uses the host's bytes */
+    struct device_event *copied; /* has fired, unless lend_early */
+    struct device_event *done;   /* with lend_early: the slot's own, for ring_release; else NULL */
 };
 /*
  * Waits for the next step in order and lends it. ERR_MISUSE: the range has ended, or the reader

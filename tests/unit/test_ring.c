@@ -41,8 +41,8 @@ struct bench {
     bool parts;
 };
 
-static void bench_open(struct bench *b, const struct device_ops *ops, const char *options,
-                       bool parts)
+static void open_ring(struct bench *b, const struct device_ops *ops, const char *options,
+                      bool parts, bool lend_early)
 {
     struct err err = {0};
     device_fake_forget();
@@ -63,8 +63,15 @@ static void bench_open(struct bench *b, const struct device_ops *ops, const char
                                               .slots = SLOTS,
                                               .slot_bytes = SLOT_BYTES,
                                               .copy_parts = parts,
+                                              .lend_early = lend_early,
                                               .wake_fd = b->wake_fd};
     ck_assert_int_eq(ring_new(&ring_options, &b->ring, &err), OK);
+}
+
+static void bench_open(struct bench *b, const struct device_ops *ops, const char *options,
+                       bool parts)
+{
+    open_ring(b, ops, options, parts, false);
 }
 
 static void bench_close(struct bench *b)
@@ -588,6 +595,54 @@ START_TEST(closing_ends_a_wait_for_a_copy_that_hangs)
 }
 END_TEST
 
+/* The reader's own stream waits for the copy; the slot does, too, though its reader did not. */
+START_TEST(a_batch_may_be_lent_before_its_copy_is_done)
+{
+    struct bench b;
+    struct ring_batch batch;
+    struct err err = {0};
+    bool soon = false;
+    open_ring(&b, &device_fake, "hang_at=2", false, true);
+    reset(&b, 0, 10);
+    for (uint64_t g = 0; g < 2; g++) {
+        fill_ok(&b, g);
+        ck_assert_int_eq(ring_take(b.ring, &batch, &err), OK);
+        ck_assert_uint_eq(batch.gstep, g);
+        ck_assert_ptr_nonnull(batch.done);
+        release_ok(&b, g, batch.done);
+    }
+    ck_assert_int_eq(b.ops->query(b.device, batch.copied, &err), ERR_AGAIN);
+    const int64_t deadline_ns = clock_now_ns() + 60 * NS_PER_S;
+    while (reclaim_all(&b) == 0) { /* the first, whose copy ends */
+        ck_assert_int_lt(clock_now_ns(), deadline_ns);
+    }
+    ck_assert(!ring_reclaim(b.ring, &soon));
+    ck_assert(soon);
+    close(b.wake_fd);
+    _Exit(device_fake_breaches(NULL) == 0 ? EXIT_SUCCESS : EXIT_FAILURE);
+}
+END_TEST
+
+START_TEST(batches_lent_early_are_whole_when_their_copy_is)
+{
+    struct bench b;
+    struct ring_batch batch;
+    struct err err = {0};
+    open_ring(&b, &device_fake, "seed=1 delay_us=500", false, true);
+    reset(&b, 0, 20);
+    const int64_t deadline_ns = clock_now_ns() + 60 * NS_PER_S;
+    for (uint64_t g = 0; g < 20; g++) {
+        fill_ok(&b, g);
+        ck_assert_int_eq(ring_take(b.ring, &batch, &err), OK);
+        ck_assert_int_eq(b.ops->wait(b.device, batch.copied, deadline_ns, &err), OK);
+        ck_assert(holds(&batch, g));
+        release_ok(&b, g, batch.done);
+        ck_assert_int_eq(reclaim_all(&b), 1);
+    }
+    bench_close(&b);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("ring");
@@ -608,6 +663,8 @@ int main(void)
     tcase_add_loop_test(tc, every_call_of_the_device_may_fail, 0, 2);
     tcase_add_loop_test(tc, a_device_that_breaks_mid_copy_fails_the_reader, 0, 2);
     tcase_add_test(tc, closing_ends_a_wait_for_a_copy_that_hangs);
+    tcase_add_test(tc, a_batch_may_be_lent_before_its_copy_is_done);
+    tcase_add_test(tc, batches_lent_early_are_whole_when_their_copy_is);
     suite_add_tcase(suite, tc);
     return suite_main(suite);
 }
