@@ -27,7 +27,8 @@ enum {
     CUDA_STUB_LIBRARY = 34, /* the toolkit's, to link with where there is no driver */
     CUDA_OLD_DRIVER = 35,
     CUDA_NO_DEVICE = 100,
-    CUDA_NO_IMAGE = 209, /* none for this card */
+    CUDA_NO_IMAGE = 209,  /* none for this card */
+    CUDA_NOT_FOUND = 500, /* no function of that name */
     CUDA_NOT_READY = 600,
 
     CUDA_ATTRIBUTE_MULTIPROCESSORS = 16,

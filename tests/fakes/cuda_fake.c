@@ -19,6 +19,7 @@ static const char *const NAMES[] = {
 #define NVML_CALL                                  CUDA_FAKE_NAME
 #include "consumer/cuda_calls.def"
     "copy",
+    "kernel",
     "any",
 };
 
@@ -31,11 +32,11 @@ static const struct {
     {CUDA_OUT_OF_MEMORY, "cudaErrorMemoryAllocation", "out of memory", false},
     {CUDA_NO_DEVICE, "cudaErrorNoDevice", "no CUDA-capable device is detected", false},
     {CUDA_FAKE_BAD_DEVICE, "cudaErrorInvalidDevice", "invalid device ordinal", false},
+    {CUDA_NO_IMAGE, "cudaErrorNoKernelImageForDevice", "no kernel image is available", false},
     {214, "cudaErrorECCUncorrectable", "uncorrectable ECC error encountered", true},
     {CUDA_NOT_READY, "cudaErrorNotReady", "device not ready", false},
     {700, "cudaErrorIllegalAddress", "an illegal memory access was encountered", true},
     {CUDA_FAKE_LOST, "cudaErrorLaunchFailure", "unspecified launch failure", true},
-    {CUDA_FAKE_REFUSED, "cudaErrorNotSupported", "operation not supported", false},
 };
 
 struct cuda_fake cuda_fake = {.mutex = PTHREAD_MUTEX_INITIALIZER};
@@ -75,12 +76,6 @@ void fake_lock(void)
 void fake_unlock(void)
 {
     CHECK(pthread_mutex_unlock(&cuda_fake.mutex) == 0);
-}
-
-/* The library is alone: this is err.c's elsewhere. */
-_Noreturn void check_failed(const char *cond, const char *file, int line)
-{
-    fake_abort("%s:%d: %s", file, line, cond);
 }
 
 /* ---- set-up ---- */
@@ -183,11 +178,14 @@ __attribute__((destructor)) static void write_log(void)
     for (int i = 0; i < FAKE_STREAMS_MAX; i++) {
         left += cuda_fake.streams[i] != NULL;
     }
+    left += cuda_fake.modules;
     snprintf(line, sizeof(line),
-             "gpu=%d copies=%llu bytes=%llu pinned=%llu near=%llu memories_or_streams_left=%d\n",
+             "gpu=%d copies=%llu bytes=%llu kernels=%llu pinned=%llu near=%llu "
+             "memories_or_streams_left=%d\n",
              chosen_device() < 0 ? -1 : cuda_fake.physical[chosen_device()],
              (unsigned long long)cuda_fake.copies, (unsigned long long)cuda_fake.bytes,
-             (unsigned long long)cuda_fake.pinned, (unsigned long long)cuda_fake.pinned_near, left);
+             (unsigned long long)cuda_fake.kernels, (unsigned long long)cuda_fake.pinned,
+             (unsigned long long)cuda_fake.pinned_near, left);
     FILE *file = fopen(cuda_fake.log, "ae");
     CHECK(file != NULL && fputs(line, file) >= 0 && fclose(file) == 0);
 }
@@ -554,41 +552,6 @@ unsigned cuDeviceGetName(char *name, int size, int device)
     }
     snprintf(name, (size_t)size, "fake card %d", device);
     return done(CUDA_OK);
-}
-
-unsigned cuModuleLoadData(struct CUmod_st **module, const void *image)
-{
-    (void)module;
-    (void)image;
-    const unsigned error = fake_begin(FAKE_cuModuleLoadData);
-    return error != 0 ? error : done(CUDA_FAKE_REFUSED);
-}
-
-unsigned cuModuleUnload(struct CUmod_st *module)
-{
-    (void)module;
-    const unsigned error = fake_begin(FAKE_cuModuleUnload);
-    return error != 0 ? error : done(CUDA_FAKE_REFUSED);
-}
-
-unsigned cuModuleGetFunction(struct CUfunc_st **function, struct CUmod_st *module, const char *name)
-{
-    (void)function;
-    (void)module;
-    (void)name;
-    const unsigned error = fake_begin(FAKE_cuModuleGetFunction);
-    return error != 0 ? error : done(CUDA_FAKE_REFUSED);
-}
-
-unsigned cuLaunchKernel(struct CUfunc_st *function, unsigned grid_x, unsigned grid_y,
-                        unsigned grid_z, unsigned block_x, unsigned block_y, unsigned block_z,
-                        unsigned shared_bytes, struct CUstream_st *stream, void **parameters,
-                        void **extra)
-{
-    (void)function, (void)grid_x, (void)grid_y, (void)grid_z, (void)block_x, (void)block_y;
-    (void)block_z, (void)shared_bytes, (void)stream, (void)parameters, (void)extra;
-    const unsigned error = fake_begin(FAKE_cuLaunchKernel);
-    return error != 0 ? error : done(CUDA_FAKE_REFUSED);
 }
 
 /* ---- NVML ---- */

@@ -18,7 +18,7 @@
  *   HR_FAKE_CUDA_LATENCY_US  of a copy (0), in its stream's thread
  *   HR_FAKE_CUDA_MBPS        megabytes a second (0: as fast as memory)
  *   HR_FAKE_CUDA_FAIL        CALL:N:ERROR[,...]: the N-th call (from 1) of that function returns
- *                            the error; "copy" for CALL: the N-th copy to be worked off does;
+ *                            the error; "copy" or "kernel" for CALL: the N-th to be worked off does;
  *                            "any": the N-th call of all those that a lost context would end.
  *                            Errors that lose a context (700, 719, ...) are returned by all that
  *                            follows
@@ -26,7 +26,8 @@
  *   HR_FAKE_CUDA_NODE        the memory node of every GPU, by NVML
  *   HR_FAKE_CUDA_LOG         a file to which a process that ends well adds a line of what it did
  *
- * Not there: kernels (cuModule..., cuLaunchKernel: error 801), timing, several contexts.
+ * Kernels are those of cuda_shim.h, run by their stream's thread; an image is a source's name. Not
+ * there: timing, several contexts.
  */
 #ifndef HEADRACE_TESTS_FAKES_CUDA_FAKE_H
 #define HEADRACE_TESTS_FAKES_CUDA_FAKE_H
@@ -37,7 +38,6 @@
 enum {
     CUDA_FAKE_POISON = 0xDB, /* what new memory and a running copy's target hold */
     CUDA_FAKE_LOST = 719,    /* a sticky error */
-    CUDA_FAKE_REFUSED = 801, /* not supported */
     CUDA_FAKE_BAD_DEVICE = 101,
 };
 

@@ -26,12 +26,14 @@ enum cuda_fake_call {
 #define CUDA_RUNTIME_CALL                            CUDA_FAKE_NUMBER
 #define NVML_CALL                                    CUDA_FAKE_NUMBER
 #include "consumer/cuda_calls.def"
-    FAKE_copy, /* none of CUDA's: a copy is worked off */
-    FAKE_any,  /* likewise: any call that needs a context */
+    FAKE_copy,   /* none of CUDA's: a copy is worked off */
+    FAKE_kernel, /* likewise: a kernel */
+    FAKE_any,    /* likewise: any call that needs a context */
     FAKE_CALLS,
 };
 
 enum { FAKE_GPUS_MAX = 16, FAKE_FAILS_MAX = 8, FAKE_MEMORIES_MAX = 256, FAKE_STREAMS_MAX = 32 };
+enum { FAKE_PARAMS_MAX = 32 }; /* of a kernel */
 
 enum fake_memory_kind { FAKE_FREE, FAKE_PINNED, FAKE_DEVICE };
 
@@ -67,7 +69,8 @@ struct cuda_fake {
     unsigned lost; /* the sticky error, 0: none */
     struct fake_memory memories[FAKE_MEMORIES_MAX];
     struct CUstream_st *streams[FAKE_STREAMS_MAX];
-    uint64_t copies, bytes, pinned, pinned_near;
+    int modules;
+    uint64_t copies, bytes, kernels, pinned, pinned_near;
 };
 
 extern struct cuda_fake cuda_fake;
@@ -95,5 +98,13 @@ struct fake_memory *fake_find(const void *bytes, size_t count);
 
 /* Ends the process if something queued uses the memory. */
 void fake_check_idle(const struct fake_memory *memory);
+
+/* A kernel that waits in a stream's queue. Both under the lock; the second gives it away for the
+ * kernel's time, and frees the launch. */
+struct fake_launch;
+bool fake_launch_touches(const struct fake_launch *launch, const struct fake_memory *memory);
+void fake_launch_run(struct fake_launch *launch);
+/* Under the lock: gives the launch to the stream. */
+void fake_queue_launch(const char *call, struct CUstream_st *stream, struct fake_launch *launch);
 
 #endif

@@ -17,7 +17,7 @@ struct CUevent_st {
 
 static struct CUevent_st *events; /* all that there are */
 
-enum task_kind { TASK_COPY, TASK_SET, TASK_RECORD, TASK_WAIT, TASK_HOST };
+enum task_kind { TASK_COPY, TASK_SET, TASK_RECORD, TASK_WAIT, TASK_HOST, TASK_KERNEL };
 
 struct task {
     enum task_kind kind;
@@ -31,6 +31,7 @@ struct task {
     uint64_t count; /* which record of the event */
     void (*run)(void *context);
     void *context;
+    struct fake_launch *launch;
 };
 
 struct CUstream_st {
@@ -100,7 +101,7 @@ static void run_copy(const struct task *task)
     }
 }
 
-static void run_task(const struct task *task)
+static void run_task(struct task *task)
 {
     switch (task->kind) {
     case TASK_COPY:
@@ -122,6 +123,10 @@ static void run_task(const struct task *task)
         fake_unlock();
         task->run(task->context);
         fake_lock();
+        break;
+    case TASK_KERNEL:
+        fake_launch_run(task->launch);
+        task->launch = NULL;
         break;
     }
 }
@@ -158,7 +163,8 @@ void fake_check_idle(const struct fake_memory *memory)
         for (uint32_t k = 0; stream != NULL && k < stream->count; k++) {
             const struct task *task = &stream->tasks[(stream->first + k) % TASKS_MAX];
             if (touches(task->target, task->bytes, memory) ||
-                touches(task->source, task->bytes, memory)) {
+                touches(task->source, task->bytes, memory) ||
+                (task->launch != NULL && fake_launch_touches(task->launch, memory))) {
                 fake_abort("memory was freed while a copy in flight uses it");
             }
         }
@@ -247,6 +253,12 @@ static void push(struct CUstream_st *stream, const struct task *task)
     stream->tasks[(stream->first + stream->count) % TASKS_MAX] = *task;
     stream->count++;
     CHECK(pthread_cond_broadcast(&cuda_fake.changed) == 0);
+}
+
+void fake_queue_launch(const char *call, struct CUstream_st *stream, struct fake_launch *launch)
+{
+    check_stream(call, stream);
+    push(stream, &(struct task){.kind = TASK_KERNEL, .launch = launch});
 }
 
 static void check_side(const char *side, const void *bytes, size_t count, bool on_device,

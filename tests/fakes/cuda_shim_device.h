@@ -49,11 +49,12 @@ static inline float __uint_as_float(unsigned bits)
     return value;
 }
 
-/* A row of a kernel table: name, number of parameters, and a function that takes each parameter
- * from its address. */
+/* A row of a kernel table: name and source, number and sizes of the parameters, and a function that
+ * takes each from its address. */
 template <auto KERNEL> struct cuda_shim_call;
 template <class... P, void (*KERNEL)(P...)> struct cuda_shim_call<KERNEL> {
     static constexpr unsigned parameters = sizeof...(P);
+    static constexpr unsigned char sizes[] = {sizeof(P)...};
 
     template <std::size_t... I> static void unpack(void *const *params, std::index_sequence<I...>)
     {
@@ -65,9 +66,10 @@ template <class... P, void (*KERNEL)(P...)> struct cuda_shim_call<KERNEL> {
         unpack(params, std::make_index_sequence<sizeof...(P)>());
     }
 };
-#define CUDA_SHIM_KERNEL(name)                                                   \
-    {                                                                            \
-#name, cuda_shim_call < name> ::parameters, cuda_shim_call < name> ::run \
+#define CUDA_SHIM_KERNEL(source, name)                                                       \
+    {                                                                                        \
+#name, #source, cuda_shim_call < name> ::parameters, cuda_shim_call < name> ::sizes, \
+            cuda_shim_call < name> ::run                                                     \
     }
 
 #endif

@@ -9,7 +9,9 @@ extern "C" {
 
 struct cuda_shim_kernel {
     const char *name;                 /* NULL ends a table */
+    const char *source;               /* "gemm" of kernels/gemm.cu */
     unsigned parameters;              /* how many */
+    const unsigned char *sizes;       /* of each, in bytes */
     void (*run)(void *const *params); /* one thread of it */
 };
 

@@ -74,8 +74,8 @@ extern "C" __global__ void toy_overflow(unsigned at, unsigned *out)
 }
 
 extern "C" const struct cuda_shim_kernel TOYS[] = {
-    CUDA_SHIM_KERNEL(toy_sum),          CUDA_SHIM_KERNEL(toy_race),
-    CUDA_SHIM_KERNEL(toy_index),        CUDA_SHIM_KERNEL(toy_some_leave),
-    CUDA_SHIM_KERNEL(toy_two_barriers), CUDA_SHIM_KERNEL(toy_leftover),
-    CUDA_SHIM_KERNEL(toy_overflow),     {nullptr, 0, nullptr},
+    CUDA_SHIM_KERNEL(toys, toy_sum),          CUDA_SHIM_KERNEL(toys, toy_race),
+    CUDA_SHIM_KERNEL(toys, toy_index),        CUDA_SHIM_KERNEL(toys, toy_some_leave),
+    CUDA_SHIM_KERNEL(toys, toy_two_barriers), CUDA_SHIM_KERNEL(toys, toy_leftover),
+    CUDA_SHIM_KERNEL(toys, toy_overflow),     {nullptr, nullptr, 0, nullptr, nullptr},
 };
