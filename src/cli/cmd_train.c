@@ -16,6 +16,7 @@
 #include "common/clock.h"
 #include "common/log.h"
 #include "consumer/cuda_api.h"
+#include "consumer/kernel_images.h"
 #include "producer/sample.h"
 
 static const char USAGE[] =
@@ -63,7 +64,14 @@ static enum status take_local_rank(int *argc, char **argv, uint32_t *out, struct
     return OK;
 }
 
-/* auto means the GPU wherever there is one: what is wrong with it is an error then, too. */
+static const struct trainer_ops *choose_trainer(const struct config *config)
+{
+    return strcmp(config->trainer, trainer_synthetic.name) == 0 ? &trainer_synthetic
+                                                                : &trainer_reference;
+}
+
+/* auto means the GPU wherever there is one: what is wrong with it is an error then, too. But a
+ * binary without kernels was not built for it. */
 static enum status choose_device(const struct config *config, const struct device_ops **out,
                                  struct err *err)
 {
@@ -72,25 +80,27 @@ static enum status choose_device(const struct config *config, const struct devic
         TRY(cuda_is_there(config, &is_there, err));
         if (!is_there) {
             log_info("device auto: no GPU, batches stay on the host (%s)", err->message);
+        } else if (choose_trainer(config) == &trainer_reference &&
+                   KERNEL_IMAGES.images->source == NULL) {
+            log_info("device auto: the GPU is not used, for this binary was built without kernels "
+                     "(./dev cuda builds it with them)");
+            is_there = false;
         }
-    }
-    if (is_there) {
-        log_info("device %s: batches are copied to the GPU; the trainers still compute on the host",
-                 config->device);
     }
     *out = is_there ? &device_cuda : &device_host;
     return OK;
 }
 
+/* The synthetic trainer does not compute at all. */
+static bool computes_on_gpu(const struct rank *rank)
+{
+    return rank->device == &device_cuda &&
+           choose_trainer(&rank->member.config) == &trainer_reference;
+}
+
 static void on_broken(void *context, const struct err *err)
 {
     train_watch_fail(context, err);
-}
-
-static const struct trainer_ops *choose_trainer(const struct config *config)
-{
-    return strcmp(config->trainer, trainer_synthetic.name) == 0 ? &trainer_synthetic
-                                                                : &trainer_reference;
 }
 
 /* ---- joining ---- */
@@ -165,6 +175,7 @@ static enum status open_feed(struct rank *rank, struct err *err)
                                    .broken_context = rank->watch};
     TRY(choose_device(&rank->member.config, &rank->device, err));
     options.device = rank->device;
+    options.lend_early = computes_on_gpu(rank);
     if (feed_new(&options, &rank->feed, err) != OK) {
         const bool is_chosen = strcmp(rank->member.config.device, "auto") == 0;
         return err->status == ERR_DEVICE && is_chosen
@@ -187,6 +198,8 @@ static enum status train(struct rank *rank, bool *stopped_out, struct err *err)
                                           .coll_ops = rank->coll.ops,
                                           .coll = rank->coll.coll,
                                           .trainer_ops = choose_trainer(&rank->member.config),
+                                          .device = computes_on_gpu(rank) ? feed_device(rank->feed)
+                                                                          : NULL,
                                           .rank = rank->self->rank,
                                           .world = rank->roster.rank_count};
     return train_loop(&options, stopped_out, err);

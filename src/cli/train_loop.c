@@ -23,6 +23,7 @@
 #include "common/clock.h"
 #include "common/log.h"
 #include "common/metrics.h"
+#include "consumer/kernel_images.h"
 
 #define METRIC_INTERVAL_NS (5 * NS_PER_S)
 #define MAY_BEGIN_NS       (60 * NS_PER_S)
@@ -129,9 +130,17 @@ static void print_epoch(const struct report_epoch *epoch)
 static struct trainer_batch view(const struct feed_batch *batch, const struct layout *layout)
 {
     const uint8_t *bytes = batch->host;
-    return (struct trainer_batch){.images = bytes + layout->image_offset,
-                                  .labels = (const int64_t *)(bytes + layout->label_offset),
-                                  .count = batch->count};
+    const uint8_t *device = batch->device;
+    struct trainer_batch rows = {.images = bytes + layout->image_offset,
+                                 .labels = (const int64_t *)(bytes + layout->label_offset),
+                                 .count = batch->count,
+                                 .copied = batch->copied,
+                                 .done = batch->done};
+    if (device != NULL) {
+        rows.device_images = device + layout->image_offset;
+        rows.device_labels = (const int64_t *)(device + layout->label_offset);
+    }
+    return rows;
 }
 
 static enum status may_begin(struct loop *loop, bool *may_out, struct err *err)
@@ -215,7 +224,7 @@ static enum status train_step(struct loop *loop, bool *taken_out, struct err *er
         return OK;
     }
     TRY(status);
-    TRY(feed_release(options->feed, &batch, NULL, err));
+    TRY(feed_release(options->feed, &batch, batch.done, err));
     histogram_add(&loop->waits, waited_ns);
     loop->epoch_total.loss += result.loss;
     loop->epoch_total.correct += result.correct;
@@ -254,7 +263,7 @@ static enum status evaluate(struct loop *loop, struct train_total *out, bool *do
         TRY(feed_next(options->feed, EVAL, &batch, err));
         const struct trainer_batch rows = view(&batch, &loop->eval.layout);
         TRY(options->trainer_ops->evaluate(loop->trainer, &rows, &result, err));
-        TRY(feed_release(options->feed, &batch, NULL, err));
+        TRY(feed_release(options->feed, &batch, batch.done, err));
         out->loss += result.loss;
         out->correct += result.correct;
         out->samples += batch.count;
@@ -506,7 +515,9 @@ static enum status open_trainer(struct loop *loop, struct err *err)
                                                     .steps = loop->train.plan.steps *
                                                              (uint64_t)loop->config->epochs,
                                                     .coll_ops = options->coll_ops,
-                                                    .coll = options->coll};
+                                                    .coll = options->coll,
+                                                    .device = options->device,
+                                                    .images = &KERNEL_IMAGES};
     TRY(options->trainer_ops->open(&trainer_options, &loop->trainer, err));
     TRY(train_keeper_init(&loop->keeper, loop->config, options->base, &loop->train, &loop->team,
                           options->trainer_ops, loop->trainer, err));

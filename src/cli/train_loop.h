@@ -21,6 +21,7 @@ struct train_options {
     const struct coll_ops *coll_ops;
     struct coll *coll;
     const struct trainer_ops *trainer_ops;
+    struct device *device; /* the trainer computes on it; NULL: on the host */
     uint32_t rank, world;
 };
 

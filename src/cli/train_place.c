@@ -82,7 +82,7 @@ enum status train_keeper_save(struct train_keeper *keeper, const struct train_pl
     file.epoch = place->epoch;
     file.step = place->step;
     file.digest = place->before.digest;
-    keeper->ops->save(keeper->trainer, keeper->model);
+    TRY(keeper->ops->save(keeper->trainer, keeper->model, err));
     history_encode(report, &place->before, keeper->history);
     const struct checkpoint_body body = {.model = keeper->model,
                                          .model_bytes = keeper->model_bytes,

@@ -9,7 +9,6 @@
  * ECC state; from then on every call fails with that text and CUDA is not called any more, not to
  * free memory either: the process has to end.
  */
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,37 +16,12 @@
 
 #include "common/clock.h"
 #include "common/log.h"
-#include "consumer/device.h"
-#include "consumer/gpu_health.h"
+#include "consumer/device_cuda_internal.h"
 #include "consumer/numa.h"
 
 #define PAUSE_FIRST_NS INT64_C(20000) /* between looks at an event; a batch takes about 1 ms */
 #define PAUSE_MAX_NS   INT64_C(500000)
-enum { LABEL_BYTES = 64, HEALTH_BYTES = 128, CALL_BYTES = 96 };
-
-enum health_state { WORKING, FAILING /* its text is being made */, BROKEN };
-
-struct device_event {
-    struct CUevent_st *cuda;
-    struct device_event *next;
-};
-
-struct device {
-    struct cuda_api api;
-    struct gpu_health health;
-    int ordinal;
-    char label[LABEL_BYTES];
-    int node;           /* whose memory is near; -1: not known */
-    bool checks_memory; /* before each copy; costs a call or two */
-    struct CUstream_st *copies;
-
-    pthread_mutex_t mutex; /* guards all below */
-    pthread_cond_t told;   /* BROKEN */
-    enum health_state state;
-    struct err failure; /* BROKEN: what every call fails with */
-    uint32_t memories;  /* allocated */
-    struct device_event *events;
-};
+enum { HEALTH_BYTES = 128, CALL_BYTES = 200 };
 
 static void lock(struct device *device)
 {
@@ -147,6 +121,17 @@ static enum status enter(struct device *device, const char *call, struct err *er
     return break_down(device, text, error, err);
 }
 
+enum status device_cuda_enter(struct device *device, const char *call, struct err *err)
+{
+    return enter(device, call, err);
+}
+
+enum status device_cuda_check(struct device *device, const char *call, unsigned error,
+                              struct err *err)
+{
+    return check(device, call, error, err);
+}
+
 /* ---- opening ---- */
 
 static enum status find_card(struct device *device, struct err *err)
@@ -173,23 +158,21 @@ static enum status describe_card(struct device *device, struct err *err)
 {
     const struct cuda_runtime *runtime = &device->api.runtime;
     char pci_id[CUDA_PCI_ID_BYTES] = "";
-    int major = 0;
-    int minor = 0;
     const int ordinal = device->ordinal;
     TRY(check(device, "cudaDeviceGetPCIBusId",
               runtime->cudaDeviceGetPCIBusId(pci_id, sizeof(pci_id), ordinal), err));
     TRY(check(device, "cudaDeviceGetAttribute",
-              runtime->cudaDeviceGetAttribute(&major, CUDA_ATTRIBUTE_MAJOR, ordinal), err));
+              runtime->cudaDeviceGetAttribute(&device->major, CUDA_ATTRIBUTE_MAJOR, ordinal), err));
     TRY(check(device, "cudaDeviceGetAttribute",
-              runtime->cudaDeviceGetAttribute(&minor, CUDA_ATTRIBUTE_MINOR, ordinal), err));
+              runtime->cudaDeviceGetAttribute(&device->minor, CUDA_ATTRIBUTE_MINOR, ordinal), err));
     snprintf(device->label, sizeof(device->label), "GPU %d (%s)", ordinal, pci_id);
     gpu_health_open(&device->api, pci_id, &device->health);
     device->node = gpu_health_node(&device->health);
     if (device->node < 0) {
         device->node = numa_node_of_pci("/sys", pci_id);
     }
-    log_info("device cuda: %s, sm_%d%d, memory node %d%s", device->label, major, minor,
-             device->node, device->node < 0 ? " (not known)" : "");
+    log_info("device cuda: %s, sm_%d%d, memory node %d%s", device->label, device->major,
+             device->minor, device->node, device->node < 0 ? " (not known)" : "");
     return OK;
 }
 

@@ -3,9 +3,6 @@
  * A layer is convolution, in the first one channel norm, bias and ReLU. The first layer's filters
  * begin without a mean and its answers are normalized, so that the network sees edges of every
  * contrast at once: without either it needs several times the epochs on `headrace gen` pictures.
- *
- * Parameters lie layer by layer, weights before bias: each convolution's [ky][kx][c][f] and [f],
- * then the linear layer's [feature][class] and [class].
  */
 #include "consumer/network.h"
 
@@ -17,7 +14,7 @@
 #include "common/rng.h"
 #include "kernels/kernels.h"
 
-enum { LAYERS = 3, LINEAR = LAYERS };
+enum { LAYERS = NETWORK_LAYERS, LINEAR = LAYERS };
 
 static const struct {
     size_t kernel, stride, filters;
@@ -25,24 +22,20 @@ static const struct {
 } DESIGN[LAYERS] = {{5, 2, 16, true}, {3, 2, 32, false}, {3, 2, 64, false}};
 
 /* The usual figures of the ImageNet photographs. */
-static const float MEAN[3] = {0.485F, 0.456F, 0.406F};
-static const float STD[3] = {0.229F, 0.224F, 0.225F};
+const float NETWORK_MEAN[3] = {0.485F, 0.456F, 0.406F};
+const float NETWORK_STD[3] = {0.229F, 0.224F, 0.225F};
 
 struct layer {
-    struct conv conv;
-    size_t positions;
-    size_t weights, bias; /* offsets in the parameters */
-    float *before;        /* bias and ReLU: positions x filters */
-    float *out, *d_out;   /* positions x filters */
-    float *inverse;       /* of the channel norm; NULL: this layer has none */
+    struct network_layer plan;
+    float *before;      /* bias and ReLU: positions x filters */
+    float *out, *d_out; /* positions x filters */
+    float *inverse;     /* of the channel norm; NULL: this layer has none */
 };
 
 struct network {
     struct network_shape shape;
+    struct network_layout layout;
     struct layer layers[LAYERS];
-    size_t features;
-    size_t linear_weights, linear_bias; /* offsets */
-    size_t parameters;
     size_t bytes; /* of all buffers, and this */
     float *input; /* 3 x height x width */
     float *scratch;
@@ -64,14 +57,16 @@ static enum status check_shape(const struct network_shape *shape, struct err *er
     return OK;
 }
 
-static void lay_out(struct network *network)
+enum status network_lay_out(const struct network_shape *shape, struct network_layout *out,
+                            struct err *err)
 {
-    size_t height = network->shape.height;
-    size_t width = network->shape.width;
+    TRY(check_shape(shape, err));
+    size_t height = shape->height;
+    size_t width = shape->width;
     size_t channels = 3;
     size_t offset = 0;
     for (int i = 0; i < LAYERS; i++) {
-        struct layer *layer = &network->layers[i];
+        struct network_layer *layer = &out->layers[i];
         layer->conv = (struct conv){
             .height = height,
             .width = width,
@@ -85,14 +80,16 @@ static void lay_out(struct network *network)
         width = conv_side(&layer->conv, width);
         channels = layer->conv.filters;
         layer->positions = height * width;
+        layer->normalized = DESIGN[i].normalized;
         layer->weights = offset;
         layer->bias = offset + conv_weights(&layer->conv);
         offset = layer->bias + channels;
     }
-    network->features = channels;
-    network->linear_weights = offset;
-    network->linear_bias = offset + channels * network->shape.classes;
-    network->parameters = network->linear_bias + network->shape.classes;
+    out->features = channels;
+    out->linear_weights = offset;
+    out->linear_bias = offset + channels * shape->classes;
+    out->parameters = out->linear_bias + shape->classes;
+    return OK;
 }
 
 static size_t larger(size_t a, size_t b)
@@ -113,37 +110,42 @@ static bool buffers_new(struct network *network)
     size_t scratch = 0;
     for (int i = 0; i < LAYERS; i++) {
         struct layer *layer = &network->layers[i];
-        const size_t count = layer->positions * layer->conv.filters;
-        scratch = larger(scratch, conv_scratch(&layer->conv));
-        scratch = larger(scratch, 2 * layer->conv.filters); /* of the channel norm */
+        const size_t count = layer->plan.positions * layer->plan.conv.filters;
+        scratch = larger(scratch, conv_scratch(&layer->plan.conv));
+        scratch = larger(scratch, 2 * layer->plan.conv.filters); /* of the channel norm */
         if (!floats_new(network, count, &layer->before) ||
             !floats_new(network, count, &layer->out) ||
             !floats_new(network, count, &layer->d_out)) {
             return false;
         }
-        if (DESIGN[i].normalized && !floats_new(network, layer->conv.filters, &layer->inverse)) {
+        if (layer->plan.normalized &&
+            !floats_new(network, layer->plan.conv.filters, &layer->inverse)) {
             return false;
         }
     }
     const struct network_shape *shape = &network->shape;
     return floats_new(network, (size_t)3 * shape->height * shape->width, &network->input) &&
            floats_new(network, scratch, &network->scratch) &&
-           floats_new(network, network->features, &network->pooled) &&
-           floats_new(network, network->features, &network->d_pooled) &&
+           floats_new(network, network->layout.features, &network->pooled) &&
+           floats_new(network, network->layout.features, &network->d_pooled) &&
            floats_new(network, shape->classes, &network->logits) &&
            floats_new(network, shape->classes, &network->d_logits);
 }
 
 enum status network_new(const struct network_shape *shape, struct network **out, struct err *err)
 {
-    TRY(check_shape(shape, err));
+    struct network_layout layout;
+    TRY(network_lay_out(shape, &layout, err));
     struct network *network = calloc(1, sizeof(*network));
     if (network == NULL) {
         return err_set(err, ERR_RESOURCE, "network: out of memory");
     }
     network->shape = *shape;
     network->bytes = sizeof(*network);
-    lay_out(network);
+    network->layout = layout;
+    for (int i = 0; i < LAYERS; i++) {
+        network->layers[i].plan = layout.layers[i];
+    }
     if (!buffers_new(network)) {
         network_free(&network);
         return err_set(err, ERR_RESOURCE, "network: no memory for pictures of %ux%u", shape->height,
@@ -182,7 +184,7 @@ void network_free(struct network **network)
 
 size_t network_parameters(const struct network *network)
 {
-    return network->parameters;
+    return network->layout.parameters;
 }
 
 static void fill_uniform(float *values, size_t count, size_t inputs, uint64_t seed, uint32_t layer)
@@ -215,51 +217,60 @@ static void remove_means(const struct conv *conv, float *weights)
     }
 }
 
-void network_init(const struct network *network, uint64_t seed, float *parameters)
+void network_begin(const struct network_layout *layout, uint64_t seed, float *parameters)
 {
-    memset(parameters, 0, network->parameters * sizeof(float));
+    const size_t linear = layout->linear_bias - layout->linear_weights;
+    memset(parameters, 0, layout->parameters * sizeof(float));
     for (uint32_t i = 0; i < LAYERS; i++) {
-        const struct layer *layer = &network->layers[i];
+        const struct network_layer *layer = &layout->layers[i];
         const size_t count = conv_weights(&layer->conv);
         fill_uniform(parameters + layer->weights, count, count / layer->conv.filters, seed, i);
     }
-    remove_means(&network->layers[0].conv, parameters + network->layers[0].weights);
-    fill_uniform(parameters + network->linear_weights, network->features * network->shape.classes,
-                 network->features, seed, LINEAR);
+    remove_means(&layout->layers[0].conv, parameters + layout->layers[0].weights);
+    fill_uniform(parameters + layout->linear_weights, linear, layout->features, seed, LINEAR);
+}
+
+void network_init(const struct network *network, uint64_t seed, float *parameters)
+{
+    network_begin(&network->layout, seed, parameters);
 }
 
 static void forward_layer(const struct layer *layer, const float *parameters, const float *in,
                           float *scratch)
 {
-    const size_t filters = layer->conv.filters;
-    conv_host(&layer->conv, in, parameters + layer->weights, layer->before, scratch);
+    const size_t filters = layer->plan.conv.filters;
+    conv_host(&layer->plan.conv, in, parameters + layer->plan.weights, layer->before, scratch);
     if (layer->inverse != NULL) {
-        channel_norm_host(layer->before, layer->positions, filters, layer->before, layer->inverse,
-                          scratch);
+        channel_norm_host(layer->before, layer->plan.positions, filters, layer->before,
+                          layer->inverse, scratch);
     }
-    bias_relu_host(layer->before, parameters + layer->bias, layer->positions, filters, layer->out);
+    bias_relu_host(layer->before, parameters + layer->plan.bias, layer->plan.positions, filters,
+                   layer->out);
 }
 
 /* Up to the logits. */
 static void forward(struct network *network, const float *parameters, const uint8_t *picture)
 {
     const struct network_shape *shape = &network->shape;
-    normalize_host(picture, network->input, 1, shape->height, shape->width, MEAN, STD);
+    normalize_host(picture, network->input, 1, shape->height, shape->width, NETWORK_MEAN,
+                   NETWORK_STD);
     const float *in = network->input;
     for (int i = 0; i < LAYERS; i++) {
         forward_layer(&network->layers[i], parameters, in, network->scratch);
         in = network->layers[i].out;
     }
-    mean_pool_host(in, network->layers[LAYERS - 1].positions, network->features, network->pooled);
-    memcpy(network->logits, parameters + network->linear_bias, shape->classes * sizeof(float));
+    mean_pool_host(in, network->layers[LAYERS - 1].plan.positions, network->layout.features,
+                   network->pooled);
+    memcpy(network->logits, parameters + network->layout.linear_bias,
+           shape->classes * sizeof(float));
     gemm_host(&(struct gemm){
         .m = 1,
         .n = shape->classes,
-        .k = network->features,
+        .k = network->layout.features,
         .a = network->pooled,
-        .a_row = network->features,
+        .a_row = network->layout.features,
         .a_column = 1,
-        .b = parameters + network->linear_weights,
+        .b = parameters + network->layout.linear_weights,
         .b_row = shape->classes,
         .b_column = 1,
         .c = network->logits,
@@ -273,34 +284,34 @@ static void backward_linear(struct network *network, const float *parameters, fl
 {
     const size_t classes = network->shape.classes;
     for (size_t i = 0; i < classes; i++) {
-        gradient[network->linear_bias + i] += network->d_logits[i];
+        gradient[network->layout.linear_bias + i] += network->d_logits[i];
     }
     gemm_host(&(struct gemm){
-        .m = network->features,
+        .m = network->layout.features,
         .n = classes,
         .k = 1,
         .a = network->pooled,
         .a_row = 1,
-        .a_column = network->features,
+        .a_column = network->layout.features,
         .b = network->d_logits,
         .b_row = classes,
         .b_column = 1,
-        .c = gradient + network->linear_weights,
+        .c = gradient + network->layout.linear_weights,
         .c_row = classes,
         .accumulate = true,
     });
     gemm_host(&(struct gemm){
         .m = 1,
-        .n = network->features,
+        .n = network->layout.features,
         .k = classes,
         .a = network->d_logits,
         .a_row = classes,
         .a_column = 1,
-        .b = parameters + network->linear_weights,
+        .b = parameters + network->layout.linear_weights,
         .b_row = 1,
         .b_column = classes,
         .c = network->d_pooled,
-        .c_row = network->features,
+        .c_row = network->layout.features,
         .accumulate = false,
     });
 }
@@ -309,17 +320,18 @@ static void backward_linear(struct network *network, const float *parameters, fl
 static void backward_layer(const struct layer *layer, const float *parameters, const float *in,
                            float *gradient, float *d_in, float *scratch)
 {
-    const size_t filters = layer->conv.filters;
-    bias_relu_gradient_host(layer->out, layer->positions, filters, layer->d_out,
-                            gradient + layer->bias);
+    const size_t filters = layer->plan.conv.filters;
+    bias_relu_gradient_host(layer->out, layer->plan.positions, filters, layer->d_out,
+                            gradient + layer->plan.bias);
     if (layer->inverse != NULL) {
-        channel_norm_gradient_host(layer->before, layer->inverse, layer->positions, filters,
+        channel_norm_gradient_host(layer->before, layer->inverse, layer->plan.positions, filters,
                                    layer->d_out, scratch);
     }
-    conv_weights_gradient_host(&layer->conv, in, layer->d_out, gradient + layer->weights, scratch);
+    conv_weights_gradient_host(&layer->plan.conv, in, layer->d_out, gradient + layer->plan.weights,
+                               scratch);
     if (d_in != NULL) {
-        conv_input_gradient_host(&layer->conv, parameters + layer->weights, layer->d_out, d_in,
-                                 scratch);
+        conv_input_gradient_host(&layer->plan.conv, parameters + layer->plan.weights, layer->d_out,
+                                 d_in, scratch);
     }
 }
 
@@ -327,7 +339,8 @@ static void backward(struct network *network, const float *parameters, float *gr
 {
     backward_linear(network, parameters, gradient);
     const struct layer *last = &network->layers[LAYERS - 1];
-    mean_pool_gradient_host(network->d_pooled, last->positions, network->features, last->d_out);
+    mean_pool_gradient_host(network->d_pooled, last->plan.positions, network->layout.features,
+                            last->d_out);
     for (int i = LAYERS - 1; i >= 0; i--) {
         const struct layer *below = i > 0 ? &network->layers[i - 1] : NULL;
         backward_layer(&network->layers[i], parameters, below != NULL ? below->out : network->input,

@@ -14,10 +14,36 @@
 #define HEADRACE_CONSUMER_NETWORK_H
 
 #include "common/err.h"
+#include "kernels/kernels.h"
 
 struct network_shape {
     uint32_t height, width, classes;
 };
+
+/*
+ * Where parameters lie: layer by layer, weights before bias: each convolution's [ky][kx][c][f] and
+ * [f], then the linear layer's [feature][class] and [class].
+ */
+enum { NETWORK_LAYERS = 3 };
+struct network_layer {
+    struct conv conv;
+    size_t positions;
+    bool normalized;      /* channel norm before bias and ReLU */
+    size_t weights, bias; /* offsets in the parameters */
+};
+struct network_layout {
+    struct network_layer layers[NETWORK_LAYERS];
+    size_t features;
+    size_t linear_weights, linear_bias; /* offsets */
+    size_t parameters;                  /* how many */
+};
+/* Errors as network_new's. */
+MUST_USE enum status network_lay_out(const struct network_shape *shape, struct network_layout *out,
+                                     struct err *err);
+
+/* Of the pictures' channels, for normalize. */
+extern const float NETWORK_MEAN[3];
+extern const float NETWORK_STD[3];
 
 struct network; /* shape and working memory */
 
@@ -36,6 +62,7 @@ size_t network_parameters(const struct network *network);
 /* First weights: uniform in +-sqrt(6 / inputs of the layer) (He et al. 2015), a function of the
  * seed alone; biases 0. */
 void network_init(const struct network *network, uint64_t seed, float *parameters);
+void network_begin(const struct network_layout *layout, uint64_t seed, float *parameters);
 
 /* Loss of a picture; label < classes. */
 float network_loss(struct network *network, const float *parameters, const uint8_t *picture,

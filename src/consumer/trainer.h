@@ -11,7 +11,9 @@
 #include "common/config.h"
 #include "common/layout.h"
 #include "consumer/coll.h"
+#include "consumer/device.h"
 
+struct kernel_images;
 struct trainer;
 
 struct trainer_options {
@@ -23,12 +25,19 @@ struct trainer_options {
                        falls to 0; 0: it stays */
     const struct coll_ops *coll_ops;
     struct coll *coll;
+    struct device *device;              /* of device_cuda: compute on it; NULL: on the host */
+    const struct kernel_images *images; /* with a device: what is embedded */
 };
 
 struct trainer_batch {
     const uint8_t *images; /* rows x height x width x 3 */
     const int64_t *labels;
     uint32_t count; /* real rows */
+    /* The same on the options' device, once `copied` (NULL: already there) has fired. The trainer
+     * records `done` (NULL: not wanted) behind its last use of them. */
+    const uint8_t *device_images;
+    const int64_t *device_labels;
+    struct device_event *copied, *done;
 };
 
 struct trainer_result { /* sums over the real rows of this rank */
@@ -50,9 +59,9 @@ struct trainer_ops {
                             struct trainer_result *out, struct err *err);
     /* The model's state as bytes: size, then save into / load from a buffer of that size. */
     size_t (*state_bytes)(const struct trainer *trainer);
-    void (*save)(const struct trainer *trainer, void *state);
+    enum status (*save)(struct trainer *trainer, void *state, struct err *err);
     enum status (*load)(struct trainer *trainer, const void *state, size_t bytes, struct err *err);
-    /* All memory that open has taken, for the printed budget; a step takes none. */
+    /* All memory of the host that open has taken, for the printed budget; a step takes none. */
     size_t (*memory_bytes)(const struct trainer *trainer);
     void (*close)(struct trainer **trainer);
 };

@@ -6,28 +6,29 @@
  * runs, whatever fed the ranks. All ranks begin with the same weights, drawn from the seed, and
  * stay equal because the collective gives all of them the same bits. The learning rate falls in a
  * straight line to 0 over the job's steps: the last epochs' accuracy then stops swinging.
+ *
+ * Where it computes is the model's business (model.h): labels, the sum over ranks and the state's
+ * header are the same for all, so a state moves between host and GPU.
  */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "common/clock.h"
-#include "consumer/network.h"
-#include "consumer/trainer.h"
-#include "kernels/kernels.h"
+#include "consumer/model.h"
 
 /* What the ranks sum: the gradient, then these. */
 enum { TAIL_COUNT, TAIL_LOSS, TAIL_FLOATS };
+_Static_assert(TAIL_FLOATS <= (int)MODEL_TAIL_FLOATS, "the model has room for them");
 
 struct trainer {
     const struct coll_ops *coll_ops;
     struct coll *coll;
-    struct network *network;
+    const struct model_ops *ops;
+    struct model *model;
+    uint32_t world;
     uint64_t classes;
-    size_t picture_bytes;
     size_t parameter_count;
-    float *parameters, *velocity;
-    float *sums; /* gradient and tail */
     float momentum, learning_rate;
     uint64_t steps, steps_done; /* of the job (0: unknown); so far, over restarts */
     int64_t timeout_ns;
@@ -54,10 +55,9 @@ static void reference_close(struct trainer **trainer)
     if (t == NULL) {
         return;
     }
-    network_free(&t->network);
-    free(t->parameters);
-    free(t->velocity);
-    free(t->sums);
+    if (t->model != NULL) {
+        t->ops->close(&t->model);
+    }
     free(t);
     *trainer = NULL;
 }
@@ -79,34 +79,23 @@ static enum status reference_open(const struct trainer_options *options, struct 
     if (t == NULL) {
         return err_set(err, ERR_RESOURCE, "reference trainer: out of memory");
     }
-    const struct network_shape shape = {layout->height, layout->width, options->classes};
-    enum status status = network_new(&shape, &t->network, err);
+    t->ops = options->device != NULL ? &model_cuda : &model_host;
+    const enum status status = t->ops->open(options, &t->model, err);
     if (status != OK) {
-        goto fail;
+        reference_close(&t);
+        return status;
     }
     t->coll_ops = options->coll_ops;
     t->coll = options->coll;
+    t->world = options->world;
     t->classes = options->classes;
-    t->picture_bytes = layout->sample_bytes;
-    t->parameter_count = network_parameters(t->network);
+    t->parameter_count = t->ops->parameters(t->model);
     t->momentum = (float)options->config->momentum;
     t->learning_rate = (float)options->config->learning_rate;
     t->steps = options->steps;
     t->timeout_ns = coll_timeout_ns(options->config);
-    t->parameters = calloc(t->parameter_count, sizeof(float));
-    t->velocity = calloc(t->parameter_count, sizeof(float));
-    t->sums = calloc(t->parameter_count + TAIL_FLOATS, sizeof(float));
-    if (t->parameters == NULL || t->velocity == NULL || t->sums == NULL) {
-        status = err_set(err, ERR_RESOURCE, "reference trainer: no memory for %zu parameters",
-                         t->parameter_count);
-        goto fail;
-    }
-    network_init(t->network, (uint64_t)options->config->seed, t->parameters);
     *out = t;
     return OK;
-fail:
-    reference_close(&t);
-    return status;
 }
 
 static enum status check_labels(const struct trainer *t, const struct trainer_batch *batch,
@@ -125,23 +114,6 @@ static enum status check_labels(const struct trainer *t, const struct trainer_ba
     return OK;
 }
 
-/* Sums over the batch; adds gradients to t->sums when learning. */
-static void run_batch(struct trainer *t, const struct trainer_batch *batch, bool learn,
-                      struct trainer_result *result)
-{
-    *result = (struct trainer_result){.count = batch->count};
-    for (uint32_t i = 0; i < batch->count; i++) {
-        const uint8_t *picture = batch->images + i * t->picture_bytes;
-        const size_t label = (size_t)batch->labels[i];
-        bool correct;
-        const float loss =
-            learn ? network_learn(t->network, t->parameters, picture, label, t->sums, &correct)
-                  : network_loss(t->network, t->parameters, picture, label, &correct);
-        result->loss += loss;
-        result->correct += correct;
-    }
-}
-
 /* Of the step to take now. */
 static float learning_rate(const struct trainer *t)
 {
@@ -152,18 +124,32 @@ static float learning_rate(const struct trainer *t)
     return t->learning_rate * ((float)left / (float)t->steps);
 }
 
+/* Over all ranks, in the model's sums; *tail: what they sum up to beside the gradient. */
+static enum status sum_over_ranks(struct trainer *t, const struct trainer_result *own,
+                                  float tail[TAIL_FLOATS], struct err *err)
+{
+    tail[TAIL_COUNT] = (float)own->count;
+    tail[TAIL_LOSS] = (float)own->loss;
+    if (t->world == 1) {
+        return OK;
+    }
+    float *sums = t->ops->sums(t->model);
+    const size_t tail_bytes = TAIL_FLOATS * sizeof(*tail);
+    memcpy(sums + t->parameter_count, tail, tail_bytes);
+    TRY(t->coll_ops->allreduce(t->coll, sums, t->parameter_count + TAIL_FLOATS,
+                               clock_now_ns() + t->timeout_ns, err));
+    memcpy(tail, sums + t->parameter_count, tail_bytes);
+    return OK;
+}
+
 static enum status reference_step(struct trainer *t, const struct trainer_batch *batch,
                                   struct trainer_result *out, struct err *err)
 {
     TRY(check_labels(t, batch, err));
     struct trainer_result result;
-    memset(t->sums, 0, t->parameter_count * sizeof(float));
-    run_batch(t, batch, true, &result);
-    float *tail = t->sums + t->parameter_count;
-    tail[TAIL_COUNT] = (float)result.count;
-    tail[TAIL_LOSS] = (float)result.loss;
-    TRY(t->coll_ops->allreduce(t->coll, t->sums, t->parameter_count + TAIL_FLOATS,
-                               clock_now_ns() + t->timeout_ns, err));
+    float tail[TAIL_FLOATS];
+    TRY(t->ops->learn(t->model, batch, t->steps_done, &result, err));
+    TRY(sum_over_ranks(t, &result, tail, err));
     if (!isfinite(tail[TAIL_LOSS])) {
         return err_set(err, ERR_CONFIG,
                        "reference trainer: the loss is no number any more, training has diverged; "
@@ -176,7 +162,7 @@ static enum status reference_step(struct trainer *t, const struct trainer_batch 
             .momentum = t->momentum,
             .learning_rate = learning_rate(t),
         };
-        sgd_host(&sgd, t->parameters, t->velocity, t->sums, t->parameter_count);
+        TRY(t->ops->update(t->model, &sgd, err));
     }
     t->steps_done++;
     *out = result;
@@ -187,8 +173,7 @@ static enum status reference_evaluate(struct trainer *t, const struct trainer_ba
                                       struct trainer_result *out, struct err *err)
 {
     TRY(check_labels(t, batch, err));
-    run_batch(t, batch, false, out);
-    return OK;
+    return t->ops->evaluate(t->model, batch, t->steps_done, out, err);
 }
 
 static size_t reference_state_bytes(const struct trainer *t)
@@ -196,16 +181,13 @@ static size_t reference_state_bytes(const struct trainer *t)
     return sizeof(struct state_header) + 2 * t->parameter_count * sizeof(float);
 }
 
-static void reference_save(const struct trainer *t, void *state)
+static enum status reference_save(struct trainer *t, void *state, struct err *err)
 {
     struct state_header header = {
         .classes = t->classes, .parameters = t->parameter_count, .steps_done = t->steps_done};
     memcpy(header.magic, MAGIC, sizeof(MAGIC));
-    const size_t bytes = t->parameter_count * sizeof(float);
-    uint8_t *at = state;
-    memcpy(at, &header, sizeof(header));
-    memcpy(at + sizeof(header), t->parameters, bytes);
-    memcpy(at + sizeof(header) + bytes, t->velocity, bytes);
+    memcpy(state, &header, sizeof(header));
+    return t->ops->save(t->model, (uint8_t *)state + sizeof(header), err);
 }
 
 static enum status reference_load(struct trainer *t, const void *state, size_t bytes,
@@ -226,18 +208,14 @@ static enum status reference_load(struct trainer *t, const void *state, size_t b
                        (unsigned long long)header.classes, (unsigned long long)header.parameters,
                        (unsigned long long)t->classes, t->parameter_count);
     }
-    const uint8_t *at = (const uint8_t *)state + sizeof(header);
-    const size_t half = t->parameter_count * sizeof(float);
-    memcpy(t->parameters, at, half);
-    memcpy(t->velocity, at + half, half);
+    TRY(t->ops->load(t->model, (const uint8_t *)state + sizeof(header), err));
     t->steps_done = header.steps_done;
     return OK;
 }
 
 static size_t reference_memory_bytes(const struct trainer *t)
 {
-    return sizeof(*t) + network_bytes(t->network) +
-           (3 * t->parameter_count + TAIL_FLOATS) * sizeof(float);
+    return sizeof(*t) + t->ops->memory_bytes(t->model);
 }
 
 const struct trainer_ops trainer_reference = {

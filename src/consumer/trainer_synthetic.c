@@ -115,9 +115,11 @@ static size_t synthetic_state_bytes(const struct trainer *t)
     return sizeof(t->steps);
 }
 
-static void synthetic_save(const struct trainer *t, void *state)
+static enum status synthetic_save(struct trainer *t, void *state, struct err *err)
 {
+    (void)err;
     memcpy(state, &t->steps, sizeof(t->steps));
+    return OK;
 }
 
 static enum status synthetic_load(struct trainer *t, const void *state, size_t bytes,

@@ -18,7 +18,7 @@
  *   HR_FAKE_CUDA_LATENCY_US  of a copy (0), in its stream's thread
  *   HR_FAKE_CUDA_MBPS        megabytes a second (0: as fast as memory)
  *   HR_FAKE_CUDA_FAIL        CALL:N:ERROR[,...]: the N-th call (from 1) of that function returns
- *                            the error; "copy" or "kernel" for CALL: the N-th to be worked off does;
+ *                            the error; "copy", "kernel" for CALL: the N-th to be worked off;
  *                            "any": the N-th call of all those that a lost context would end.
  *                            Errors that lose a context (700, 719, ...) are returned by all that
  *                            follows

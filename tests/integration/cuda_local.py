@@ -30,7 +30,7 @@ def job(**options):
 
 
 def learned(cluster):
-    return [(epoch["steps"], epoch["loss"], epoch["digest"], epoch["eval_digest"])
+    return [(epoch["steps"], epoch["loss"], epoch["digest"], epoch["eval_digest"], epoch["accuracy"])
             for epoch in report_of(cluster)["epochs"]]
 
 
@@ -68,23 +68,32 @@ class CudaLocal(unittest.TestCase):
         self.assertEqual(sorted(int(line["gpu"]) for line in lines), [0, 0, 1, 1], cluster.output())
         for line in lines:
             self.assertEqual(line["memories_or_streams_left"], "0")
-            self.assertEqual(line["pinned"], "2")  # one piece a stream
+            self.assertEqual(line["pinned"], "3")  # one piece a stream, and the trainer's
+            self.assertGreater(int(line["kernels"]), 0)
             if not cluster.find("the system does not let it be chosen"):
-                self.assertEqual(line["near"], "2")
+                self.assertEqual(line["near"], "3")
         self.assertEqual(len(cluster.find(r"device cuda: GPU [01] \(0000:F[01]:00.0\), sm_70, memory node 0$")), 4)
         return learned(cluster), lines
 
-    def test_gpus_change_nothing_of_what_is_learned(self):
+    def assert_same(self, got, wanted):
+        """Steps and digests to the bit, losses and accuracies within the bounds of docs/GPU.md."""
+        for one, other in zip(got, wanted, strict=True):
+            self.assertEqual((one[0], one[2:4]), (other[0], other[2:4]))
+            self.assertAlmostEqual(one[1], other[1], delta=1e-3 * other[1])
+            self.assertAlmostEqual(one[4], other[4], delta=0.01)
+
+    def test_gpus_learn_what_hosts_learn(self):
         host = self.finished("--device", "auto", environment={"HR_FAKE_CUDA_GPUS": "0"})
         self.assertEqual(len(host.find(r"device auto: no GPU, batches stay on the host \(cuInit: ")), 4)
         batches, whole = self.on_gpus()
-        self.assertEqual(batches, learned(host))
+        self.assert_same(batches, learned(host))
         self.assertGreater(batches[0][0], 2)
         parts, pieces = self.on_gpus("--stage-copy", "part")
         self.assertEqual(parts, batches)
-        for lines in (whole, pieces):  # every byte of every batch went to a GPU, whichever way
-            self.assertEqual(len({line["bytes"] for line in lines}), 1, lines)
-        self.assertEqual(whole[0]["bytes"], pieces[0]["bytes"])
+        # Every byte of every batch went to a GPU, whichever way; rank 0's checkpoints came back from it.
+        copied, copied_as_parts = (sorted(int(line["bytes"]) for line in lines) for lines in (whole, pieces))
+        self.assertEqual(copied, copied_as_parts)
+        self.assertEqual(len(set(copied)), 2, copied)
         self.assertGreaterEqual(int(whole[0]["copies"]), batches[0][0])
 
     def over_nccl(self, *arguments, fault="", nccl=NCCL, **options):
@@ -97,9 +106,7 @@ class CudaLocal(unittest.TestCase):
         self.assertEqual(len(cluster.find(
             re.escape(f"NCCL 2.27.3 ({NCCL}), 4 ranks, NCCL_SOCKET_IFNAME==lo, network plugin: none"))), 1,
             cluster.output())
-        for ring, nccl in zip(learned(host), learned(cluster), strict=True):
-            self.assertEqual((ring[0], ring[2:]), (nccl[0], nccl[2:]))
-            self.assertAlmostEqual(ring[1], nccl[1], places=4)  # in another order
+        self.assert_same(learned(cluster), learned(host))
 
     def test_an_error_of_nccls_ends_the_job(self):
         for fault in ("ncclAllReduce:late:3", "ncclAllReduce:late:3,ncclCommAbort:stall:1"):
@@ -141,6 +148,23 @@ class CudaLocal(unittest.TestCase):
         told = re.search(r"stream \w+, step \d+, slot \d: GPU 0 \(0000:F0:00.0\): cudaMemcpyAsync: "
                          r"cudaErrorLaunchFailure \(unspecified launch failure\); Xid 79", cluster.failure("algo-1"))
         self.assertIsNotNone(told, cluster.output())
+
+    def test_a_kernel_that_cannot_be_launched_is_named_with_its_step(self):
+        cluster = self.finished("--device", "cuda", code=71, gpu=1, ranks=1,
+                                environment={"HR_FAKE_CUDA_FAIL": "cuLaunchKernel:50:719"})
+        self.assertRegex(cluster.failure("algo-1"), r"GPU 0 \(0000:F0:00.0\): cuLaunchKernel of \w+ in step 1: "
+                         r"cudaErrorLaunchFailure")
+
+    def test_a_checkpoint_moves_between_host_and_gpu(self):
+        """A job that is resumed twice: its second epoch on GPUs, and all on the host."""
+        def resumed(folder, *devices):
+            for epoch, device in enumerate(devices):
+                cluster = self.finished(
+                    "--device", device, "--collective", "ring", "--checkpoint-dir", os.path.join(self.temporary.name, folder),
+                    *(["--resume"] if epoch > 0 else []), job=job(epochs=epoch + 1))
+            self.assertTrue(cluster.find(r"resuming at epoch \d"), cluster.output())
+            return learned(cluster)
+        self.assert_same(resumed("moved", "host", "cuda", "host"), resumed("stayed", "host", "host", "host"))
 
     def test_more_ranks_than_gpus(self):
         cluster = self.finished("--device", "cuda", code=71, gpu=1, ranks=2, environment={"HR_FAKE_CUDA_GPUS": "1"})

@@ -240,8 +240,9 @@ static double learn_epoch(struct learner *l)
     for (uint64_t step = 0; step < l->plan.steps; step++) {
         uint64_t first;
         const uint32_t count = plan_batch(&l->plan, step, 0, &first);
-        const struct trainer_batch batch = {l->pixels + first * l->picture_bytes, l->labels + first,
-                                            count};
+        const struct trainer_batch batch = {.images = l->pixels + first * l->picture_bytes,
+                                            .labels = l->labels + first,
+                                            .count = count};
         struct trainer_result result;
         ck_assert_msg(trainer_reference.step(l->trainer, &batch, &result, &err) == OK, "%s",
                       err.message);
@@ -253,7 +254,8 @@ static double learn_epoch(struct learner *l)
 static double accuracy(struct learner *l)
 {
     struct err err = {0};
-    const struct trainer_batch batch = {l->test_pixels, l->test_labels, (uint32_t)test.count};
+    const struct trainer_batch batch = {
+        .images = l->test_pixels, .labels = l->test_labels, .count = (uint32_t)test.count};
     struct trainer_result result;
     ck_assert_int_eq(trainer_reference.evaluate(l->trainer, &batch, &result, &err), OK);
     return (double)result.correct / (double)result.count;

@@ -73,8 +73,9 @@ static enum status train(struct rank *self, const struct coll_ops *coll_ops, str
     for (int step = 0; step < STEPS && status == OK; step++) {
         const uint32_t real = step == STEPS - 1 ? LAST_ROWS : GLOBAL;
         const uint32_t left = real > first ? real - first : 0;
-        const struct trainer_batch batch = {images[step] + first * PICTURE_BYTES,
-                                            labels[step] + first, left < share ? left : share};
+        const struct trainer_batch batch = {.images = images[step] + first * PICTURE_BYTES,
+                                            .labels = labels[step] + first,
+                                            .count = left < share ? left : share};
         struct trainer_result result = {0};
         status = self->ops->step(trainer, &batch, &result, &self->err);
         self->loss = result.loss;
@@ -82,7 +83,7 @@ static enum status train(struct rank *self, const struct coll_ops *coll_ops, str
     }
     self->state_bytes = self->ops->state_bytes(trainer);
     self->state = malloc(self->state_bytes);
-    self->ops->save(trainer, self->state);
+    ck_assert_int_eq(self->ops->save(trainer, self->state, NULL), OK);
     self->ops->close(&trainer);
     return status;
 }
