@@ -31,6 +31,7 @@ struct model {
     struct network_layout layout;
     size_t height, width, classes, rows; /* rows: at most */
     bool is_summed;                      /* over ranks, by the host */
+    char work[WORK_BYTES];               /* what is queued now, for errors */
     struct layer layers[LAYERS];
 
     void *memory; /* on the device; all these lie in it */
@@ -126,11 +127,17 @@ static enum status take_memory(struct model *m, struct err *err)
 
 /* ---- waiting ---- */
 
-static void name_work(struct model *m, const char *kind, uint64_t step)
+static void name_work(struct model *m, const char *work)
+{
+    snprintf(m->work, sizeof(m->work), "%s", work);
+    gpu_stream_work(m->stream, m->work);
+}
+
+static void name_step(struct model *m, const char *kind, uint64_t step)
 {
     char work[WORK_BYTES];
     snprintf(work, sizeof(work), "%s %llu", kind, (unsigned long long)step);
-    gpu_stream_work(m->stream, work);
+    name_work(m, work);
 }
 
 /* Until all that was queued is done. */
@@ -143,9 +150,11 @@ static enum status await_all(struct model *m, struct err *err)
 static enum status settle(struct model *m, struct err *err)
 {
     const enum status status = await_all(m, err);
-    return status == ERR_TIMEOUT
-               ? err_set(err, ERR_DEVICE, "reference trainer: the GPU has not finished within 60 s")
-               : status;
+    if (status == ERR_TIMEOUT) {
+        return err_set(err, ERR_DEVICE,
+                       "reference trainer, %s: the GPU has not finished within 60 s", m->work);
+    }
+    return status == OK ? OK : err_prefix(err, "reference trainer, %s", m->work);
 }
 
 /* ---- the network ---- */
@@ -352,7 +361,7 @@ static enum status cuda_learn(struct model *m, const struct trainer_batch *batch
 {
     const size_t bytes = m->layout.parameters * sizeof(float);
     check_batch(m, batch);
-    name_work(m, "step", step);
+    name_step(m, "step", step);
     TRY(gpu_zero(m->stream, m->gradient, bytes, err));
     TRY(forward(m, batch, true, err));
     TRY(backward(m, batch->count, err));
@@ -366,7 +375,7 @@ static enum status cuda_evaluate(struct model *m, const struct trainer_batch *ba
                                  struct trainer_result *out, struct err *err)
 {
     check_batch(m, batch);
-    name_work(m, "the evaluation before step", step);
+    name_step(m, "the evaluation before step", step);
     TRY(forward(m, batch, false, err));
     return collect(m, batch->count, out, err);
 }
@@ -391,7 +400,7 @@ static enum status cuda_save(struct model *m, void *state, struct err *err)
 {
     const size_t count = m->layout.parameters;
     const size_t half = count * sizeof(float);
-    gpu_stream_work(m->stream, "a checkpoint");
+    name_work(m, "a checkpoint");
     TRY(gpu_download(m->stream, m->host_state, m->parameters, half, err));
     TRY(gpu_download(m->stream, m->host_state + count, m->velocity, half, err));
     TRY(settle(m, err));
@@ -411,7 +420,7 @@ static enum status send_state(struct model *m, struct err *err)
 
 static enum status cuda_load(struct model *m, const void *state, struct err *err)
 {
-    gpu_stream_work(m->stream, "a checkpoint");
+    name_work(m, "a checkpoint");
     memcpy(m->host_state, state, 2 * m->layout.parameters * sizeof(float));
     return send_state(m, err);
 }
@@ -449,7 +458,7 @@ static void cuda_close(struct model **model)
 static enum status set_up(struct model *m, const struct trainer_options *options, struct err *err)
 {
     TRY(gpu_stream_new(m->device, options->images, &m->stream, err));
-    gpu_stream_work(m->stream, "opening");
+    name_work(m, "opening");
     TRY(take_memory(m, err));
     network_begin(&m->layout, (uint64_t)options->config->seed, m->host_state);
     TRY(send_state(m, err));
