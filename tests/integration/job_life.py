@@ -94,12 +94,15 @@ class Jobs(unittest.TestCase):
         epochs = 120
         undisturbed = self.cluster(epochs=epochs)
         self.finish(undisturbed)
-        cluster = self.cluster(*RESTART, epochs=epochs)
+        # The kills take up to a minute, for a restart waits up to 2 s: no machine may be done before.
+        cluster = self.cluster(*RESTART, epochs=epochs, trainer={"name": "synthetic", "step_ms": 40})
         self.wait_training(cluster)
         counted = 0
         kills = {"algo-2": 0, "algo-4": 0}
         while counted < 20:
-            host = self.random.choice(sorted(kills))
+            serving = [host for host in sorted(kills)
+                       if len(cluster.find(rf"{host} .*serving rank")) >= 2 * (kills[host] + 1)]
+            host = self.random.choice(serving or sorted(kills))
             # The producer serves both ranks; it has said so once for each of its lives.
             cluster.wait_for(rf"{host} .*serving rank", 2 * (kills[host] + 1))
             time.sleep(self.random.uniform(0, 0.3))
