@@ -6,7 +6,6 @@
  */
 #include <errno.h>
 #include <fcntl.h>
-#include <sched.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -369,15 +368,9 @@ static enum status run(struct bench *bench, struct err *err)
 
 /* ---- the command line ---- */
 
-static uint32_t cores(void)
-{
-    cpu_set_t set;
-    return sched_getaffinity(0, sizeof(set), &set) == 0 ? (uint32_t)CPU_COUNT(&set) : 1;
-}
-
 static enum status parse(int argc, char **argv, struct options *out, struct err *err)
 {
-    *out = (struct options){.threads = cores(), .rounds = ROUNDS_DEFAULT};
+    *out = (struct options){.threads = thread_cores(), .rounds = ROUNDS_DEFAULT};
     for (int i = 1; i < argc; i++) {
         const char *word = argv[i];
         if (strcmp(word, "--json") == 0) {

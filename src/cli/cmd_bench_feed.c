@@ -9,7 +9,6 @@
 #include <fcntl.h>
 #include <ftw.h>
 #include <inttypes.h>
-#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -23,6 +22,7 @@
 #include "cli/report.h"
 #include "common/clock.h"
 #include "common/net.h"
+#include "common/thread.h"
 
 enum { NUMBER_BYTES = 32, EPOCHS_MAX = 1000 };
 
@@ -220,9 +220,7 @@ static struct medians take_medians(const struct report *report)
 /* The cores that the producers' decode threads can use at once. */
 static uint32_t decode_cores(const struct options *options)
 {
-    cpu_set_t set;
-    const uint32_t cores =
-        sched_getaffinity(0, sizeof(set), &set) == 0 ? (uint32_t)CPU_COUNT(&set) : 1;
+    const uint32_t cores = thread_cores();
     const uint32_t threads = options->producers * options->threads;
     return options->threads > 0 && threads < cores ? threads : cores;
 }

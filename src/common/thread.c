@@ -3,6 +3,7 @@
 #include "common/thread.h"
 
 #include <errno.h>
+#include <sched.h>
 #include <signal.h>
 
 enum status thread_start(const char *name, void *(*run)(void *context), void *context,
@@ -25,4 +26,10 @@ enum status thread_start(const char *name, void *(*run)(void *context), void *co
     }
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     return started ? OK : ERR_RESOURCE;
+}
+
+uint32_t thread_cores(void)
+{
+    cpu_set_t set;
+    return sched_getaffinity(0, sizeof(set), &set) == 0 ? (uint32_t)CPU_COUNT(&set) : 1;
 }

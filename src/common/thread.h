@@ -11,4 +11,7 @@
 MUST_USE enum status thread_start(const char *name, void *(*run)(void *context), void *context,
                                   pthread_t *out, struct err *err);
 
+/* The cores that this process may use (its affinity's); 1 where that cannot be told. */
+uint32_t thread_cores(void);
+
 #endif

@@ -3,7 +3,6 @@
 #include "producer/server.h"
 
 #include <errno.h>
-#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,6 +12,7 @@
 
 #include "common/clock.h"
 #include "common/log.h"
+#include "common/thread.h"
 #include "producer/sample.h"
 #include "producer/server_internal.h"
 
@@ -26,12 +26,6 @@ enum {
 
 /* ---- set-up ---- */
 
-static uint32_t affinity_cores(void)
-{
-    cpu_set_t set;
-    return sched_getaffinity(0, sizeof(set), &set) == 0 ? (uint32_t)CPU_COUNT(&set) : 1;
-}
-
 /* The affinity's cores, less two for each rank of this host, at least one. */
 static uint32_t decode_threads(const struct server_options *options)
 {
@@ -42,7 +36,7 @@ static uint32_t decode_threads(const struct server_options *options)
     for (uint32_t r = 0; r < options->roster->rank_count; r++) {
         reserved += strcmp(options->roster->ranks[r].host, options->host) == 0 ? 2 : 0;
     }
-    const uint32_t cores = affinity_cores();
+    const uint32_t cores = thread_cores();
     return cores > reserved + 1 ? cores - reserved : 1;
 }
 

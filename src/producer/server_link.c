@@ -129,11 +129,16 @@ static void on_reject(struct server *server, struct link *link, const struct msg
     }
 }
 
+static void drop_unsent(struct server *server, struct link *link)
+{
+    link_drop(server, link, "its queue is full or its connection gone", clock_now_ns());
+}
+
 /* A message whose loss the rank would never learn of. */
 static void send_or_drop(struct server *server, struct link *link, const struct msg *msg)
 {
     if (!send_message(link, msg)) {
-        link_drop(server, link, "its queue is full or its connection gone", clock_now_ns());
+        drop_unsent(server, link);
     }
 }
 
@@ -277,7 +282,7 @@ static void send_part(struct server *server, struct link *link, const struct wor
                                   .context = part->batch};
     if (net_send(link->socket, 0, head, count, &body) != OK) {
         batch_unref(part->batch);
-        link_drop(server, link, "its queue is full or its connection gone", clock_now_ns());
+        drop_unsent(server, link);
     }
 }
 
