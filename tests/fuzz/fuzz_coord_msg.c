@@ -6,9 +6,9 @@
 #include <string.h>
 
 #include "common/coord_msg.h"
-#include "common/hash.h"
 #include "common/wire.h"
 #include "fuzz/fuzz.h"
+#include "fuzz/fuzz_seal.h"
 
 static void decode(const uint8_t *frame, size_t count)
 {
@@ -28,23 +28,13 @@ static void decode(const uint8_t *frame, size_t count)
     CHECK(coord_msg_encode(&second, third) == encoded && memcmp(again, third, encoded) == 0);
 }
 
-static void seal(uint8_t *frame, size_t count)
-{
-    static const uint8_t MAGIC_AND_VERSION[] = {'H', 'R', 'W', '1', WIRE_VERSION, 0};
-    memcpy(frame, MAGIC_AND_VERSION, sizeof(MAGIC_AND_VERSION));
-    for (size_t i = 0; i < 4; i++) {
-        frame[8 + i] = (uint8_t)(count >> (8 * i));
-    }
-    hash_put64(frame + count - WIRE_TRAILER_BYTES, hash64(frame, count - WIRE_TRAILER_BYTES));
-}
-
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t count)
 {
     decode(bytes, count);
     static uint8_t frame[COORD_MSG_BYTES_MAX];
     if (count >= WIRE_HEADER_BYTES + WIRE_TRAILER_BYTES && count <= sizeof(frame)) {
         memcpy(frame, bytes, count);
-        seal(frame, count);
+        fuzz_seal(frame, count);
         decode(frame, count);
     }
     return 0;

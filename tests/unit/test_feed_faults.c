@@ -78,6 +78,16 @@ START_TEST(a_restarted_producer_goes_on)
 }
 END_TEST
 
+static enum status consume_until_it_ends(struct rig *rig, struct err *err)
+{
+    struct feed_batch batch;
+    enum status status = OK;
+    while ((status = feed_next(rig->feed, "train", &batch, err)) == OK) {
+        rig_release(rig, &batch);
+    }
+    return status;
+}
+
 START_TEST(without_producers_the_job_starves)
 {
     struct rig rig;
@@ -89,13 +99,8 @@ START_TEST(without_producers_the_job_starves)
     rig_begin(&rig, 0, 0, 0, 1);
     rig_consume(&rig, 0, 0, 0, 2, 0);
     producer_fake_stop(&rig.producers[0]);
-    struct feed_batch batch;
     struct err err = {0};
-    enum status status = OK;
-    while ((status = feed_next(rig.feed, "train", &batch, &err)) == OK) {
-        rig_release(&rig, &batch);
-    }
-    ck_assert_int_eq(status, ERR_PEER_GONE);
+    ck_assert_int_eq(consume_until_it_ends(&rig, &err), ERR_PEER_GONE);
     ck_assert_ptr_nonnull(strstr(err.message, "algo-1/0"));
     rig_close(&rig);
 }
@@ -111,13 +116,8 @@ START_TEST(a_nack_for_the_bad_budget_ends_the_job)
     rig_start(&rig, 0, &options);
     rig_learn(&rig);
     rig_begin(&rig, 0, 0, 0, 1);
-    struct feed_batch batch;
     struct err err = {0};
-    enum status status = OK;
-    while ((status = feed_next(rig.feed, "train", &batch, &err)) == OK) {
-        rig_release(&rig, &batch);
-    }
-    ck_assert_int_eq(status, ERR_DATA);
+    ck_assert_int_eq(consume_until_it_ends(&rig, &err), ERR_DATA);
     ck_assert_ptr_nonnull(strstr(err.message, "fake: no good sample"));
     rig_close(&rig);
 }
