@@ -31,10 +31,7 @@ static void put_double(uint8_t **at, double value)
 
 static uint64_t get(const uint8_t **at)
 {
-    uint64_t value = 0;
-    for (int i = 0; i < FIELD_BYTES; i++) {
-        value |= (uint64_t)(*at)[i] << (8 * i);
-    }
+    const uint64_t value = hash_get64(*at);
     *at += FIELD_BYTES;
     return value;
 }

@@ -22,15 +22,6 @@ uint64_t digest_sample(uint64_t name, uint64_t epoch, uint64_t position, uint64_
     return hash64(record, sizeof(record));
 }
 
-static uint64_t load64(const uint8_t bytes[8])
-{
-    uint64_t value = 0;
-    for (int i = 0; i < 8; i++) {
-        value |= (uint64_t)bytes[i] << (8 * i);
-    }
-    return value;
-}
-
 uint64_t digest_batch(uint64_t name, uint64_t epoch, uint64_t first, uint32_t count,
                       const struct layout *layout, const void *batch)
 {
@@ -38,8 +29,8 @@ uint64_t digest_batch(uint64_t name, uint64_t epoch, uint64_t first, uint32_t co
     const uint8_t *base = batch;
     uint64_t sum = 0;
     for (uint64_t row = 0; row < count; row++) {
-        const uint64_t sample_id = load64(base + layout->sample_id_offset + 8 * row);
-        const uint64_t label = load64(base + layout->label_offset + 8 * row);
+        const uint64_t sample_id = hash_get64(base + layout->sample_id_offset + 8 * row);
+        const uint64_t label = hash_get64(base + layout->label_offset + 8 * row);
         sum += digest_sample(name, epoch, first + row, sample_id, label,
                              base + layout->image_offset + row * layout->sample_bytes,
                              layout->sample_bytes);

@@ -50,3 +50,12 @@ void hash_put64(uint8_t out[8], uint64_t value)
         out[i] = (uint8_t)(value >> (8 * i));
     }
 }
+
+uint64_t hash_get64(const uint8_t in[8])
+{
+    uint64_t value = 0;
+    for (int i = 0; i < 8; i++) {
+        value |= (uint64_t)in[i] << (8 * i);
+    }
+    return value;
+}

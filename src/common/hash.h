@@ -19,7 +19,8 @@ struct hash128 hash128(const void *bytes, size_t count);
  * overlap. */
 struct hash128 hash128_copy(void *target, const void *source, size_t count);
 
-/* Little-endian store of a 64-bit field, for hashing values the same way on every machine. */
+/* A 64-bit field in little-endian bytes, the same on every machine. */
 void hash_put64(uint8_t out[8], uint64_t value);
+uint64_t hash_get64(const uint8_t in[8]);
 
 #endif

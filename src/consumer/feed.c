@@ -263,15 +263,6 @@ uint16_t feed_port(const struct feed *feed)
 
 /* ---- what the streams are ---- */
 
-static uint64_t get64(const uint8_t *bytes)
-{
-    uint64_t value = 0;
-    for (int i = 0; i < 8; i++) {
-        value |= (uint64_t)bytes[i] << (8 * i);
-    }
-    return value;
-}
-
 static void put_facts(uint8_t *bytes, const struct data_facts *facts)
 {
     hash_put64(bytes, facts->samples);
@@ -281,9 +272,9 @@ static void put_facts(uint8_t *bytes, const struct data_facts *facts)
 
 static void get_facts(const uint8_t *bytes, struct data_facts *facts)
 {
-    facts->samples = get64(bytes);
-    facts->digest = get64(bytes + 8);
-    facts->classes = (uint32_t)get64(bytes + 16);
+    facts->samples = hash_get64(bytes);
+    facts->digest = hash_get64(bytes + 8);
+    facts->classes = (uint32_t)hash_get64(bytes + 16);
 }
 
 /* The first rank asks the producers and tells the others. */
